@@ -1,9 +1,9 @@
 from . import diagnostics, factor_graphs, kernels, learning, variational
 from .collapse.marginalize import marginalize
 from .collapse.recover import recover
-from .diagnostics.coclustering import coclustering
-from .diagnostics.partition import partition
-from .diagnostics.relabel import relabel
+from .diagnostics.labels.coclustering import coclustering
+from .diagnostics.labels.partition import partition
+from .diagnostics.labels.relabel import relabel
 from .diagnostics.summary import summary
 from .differences.from_logdensity import target_from_logdensity
 from .differences.from_model import target_from_model

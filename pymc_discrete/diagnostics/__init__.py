@@ -1,10 +1,11 @@
 """What draws of discrete variables say: statistics of categories, and tables of them."""
 
-from pymc_discrete.diagnostics.chi_square import chi_square, share_rejected
-from pymc_discrete.diagnostics.effective import categorical_ess, hamming_ess
-from pymc_discrete.diagnostics.r_star import r_star
-from pymc_discrete.diagnostics.rhat import categorical_rhat, hamming_rhat, nested_rhat
-from pymc_discrete.diagnostics.summary import moved, summary, summary_of_vectors
+from pymc_discrete.diagnostics.statistics.chi_square import chi_square, share_rejected
+from pymc_discrete.diagnostics.statistics.effective import categorical_ess, hamming_ess
+from pymc_discrete.diagnostics.statistics.movement import moved
+from pymc_discrete.diagnostics.statistics.r_star import r_star
+from pymc_discrete.diagnostics.statistics.rhat import categorical_rhat, hamming_rhat, nested_rhat
+from pymc_discrete.diagnostics.summary import summary, summary_of_vectors
 
 __all__ = [
     "categorical_ess",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from pymc_discrete.diagnostics.thresholds import FEWEST_DRAWS
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 
@@ -55,6 +56,11 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
             "arviz.summary, or convert whole numbers with astype(int)."
         )
     return data[names].transpose("chain", "draw", ...)
+
+
+def labels_in_draws(draws: xr.DataArray) -> list[Any]:
+    """The labels of each axis of draws (chain, draw, ...): coordinates, or numbers where there are none."""
+    return [draws.coords[d].values if d in draws.coords else range(draws.sizes[d]) for d in draws.dims[2:]]
 
 
 def lp_of(tree: xr.DataTree) -> np.ndarray | None:
@@ -115,8 +121,10 @@ def checked(draws: np.ndarray) -> np.ndarray:
             f"Draws must be an array (chains, draws, ...) of integers, got {draws.dtype} of shape "
             f"{draws.shape}. Convert whole numbers with astype(int)."
         )
-    if draws.shape[1] < 4:
-        raise ValueError(f"At least 4 draws of each chain are needed, got {draws.shape[1]}. Sample longer.")
+    if draws.shape[1] < FEWEST_DRAWS:
+        raise ValueError(
+            f"At least {FEWEST_DRAWS} draws of each chain are needed, got {draws.shape[1]}. Sample longer."
+        )
     return draws
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType
 
+from pymc_discrete.diagnostics.checks.never_moved import why_still
+from pymc_discrete.diagnostics.checks.ties import MOST, called, sentence, ties
+from pymc_discrete.diagnostics.known.leaving import leaving
 from pymc_discrete.diagnostics.remedies import Remedies
-from pymc_discrete.diagnostics.standing import leaving, why_still, words_of_still
-from pymc_discrete.diagnostics.ties import MOST, called, ties
+from pymc_discrete.diagnostics.verdicts import unexplained, words_of_still
 from pymc_discrete.runtime.names import labels_in, shown
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
@@ -32,7 +34,7 @@ class Watch:
     ----------
     space : the sites of the step
     model : pm.Model
-    joint, complete, one_by_one : see `standing.leaving`
+    joint, complete, one_by_one : see `known.leaving.leaving`
     draws : number of draws that the chain will have
     x : (d,) int, the first draw
     point : the model's point at the first draw
@@ -101,9 +103,8 @@ class Watch:
         series = dict(zip(names, self._kept.T[:, None], strict=True))
         counts = {name: series[name] for name in self._count_names}
         elements = {name: series[name] for name in self._element_names}
-        return self._never_moved(target, point) + [
-            tie.text for tie in ties(counts, elements, self._advice)[:SHOWN]
-        ]
+        found = ties(counts, elements, self._advice)[:SHOWN]
+        return self._never_moved(target, point) + [sentence(tie) for tie in found]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:
         """What to do about a tie, for `ties`."""
@@ -120,7 +121,8 @@ class Watch:
             if not known.several.any() or not still[name][known.several].all():
                 continue
             words = words_of_still(known, still[name], self.draws)
-            why = why_still(name, known, words, self.draws, self._remedies)
+            probable, odd = (words == "stuck").any(), unexplained(known, words, self.draws)
+            why = why_still(name, known, probable, odd, self._remedies)
             if why is not None:
                 by_reason.setdefault(why, []).append(name)
         return [

@@ -9,7 +9,7 @@ import numpy as np
 from pymc.exceptions import SamplingError
 from xarray import Dataset
 
-from pymc_discrete.diagnostics.standing import Leaving
+from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.statistic import Statistic
 from pymc_discrete.space.space import Space
 

@@ -12,8 +12,8 @@ from xarray import Dataset
 from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
 from pymc_discrete.collapse.probabilities import dataset
 from pymc_discrete.collapse.stretches import FarOut
-from pymc_discrete.diagnostics.held import Conditionals
-from pymc_discrete.diagnostics.standing import Leaving, leaving_by
+from pymc_discrete.diagnostics.known.held import Conditionals
+from pymc_discrete.diagnostics.known.leaving import Leaving, leaving_by
 from pymc_discrete.engine.block import TUNE, Block
 from pymc_discrete.engine.discrete import smallest_types
 from pymc_discrete.engine.nuts import NutsBlock, NutsState

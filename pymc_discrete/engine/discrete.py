@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pymc_discrete.diagnostics.standing import Leaving, leaving
+from pymc_discrete.diagnostics.known.leaving import Leaving, leaving
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.engine.block import TUNE, Block
 from pymc_discrete.engine.points import Points

@@ -12,7 +12,7 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from xarray import Dataset
 
-from pymc_discrete.diagnostics.standing import Leaving
+from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.program import ChainState
 from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.storage import Checkpoint, Memory, on_host

@@ -8,8 +8,8 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.diagnostics.coclustering import coclustering
-from pymc_discrete.diagnostics.partition import partition
+from pymc_discrete.diagnostics.labels.coclustering import coclustering
+from pymc_discrete.diagnostics.labels.partition import partition
 from pymc_discrete.plots.figure import Figure, image, line
 from pymc_discrete.plots.read import tree_of, variables_of
 

@@ -8,7 +8,7 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.diagnostics.summary import Judge
+from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, below, line, points
 from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
 from pymc_discrete.runtime.names import shown

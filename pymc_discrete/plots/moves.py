@@ -9,7 +9,8 @@ from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
 from pymc_discrete.diagnostics.draws import counted, per_element
-from pymc_discrete.diagnostics.summary import Judge, moves_of
+from pymc_discrete.diagnostics.judge import Judge
+from pymc_discrete.diagnostics.statistics.movement import moves_of
 from pymc_discrete.plots.figure import ALARM, UNCERTAIN, WIDTH, Entry, Figure, below, points
 from pymc_discrete.plots.read import Variable, note_on_labels, tree_of, variables_of
 
@@ -94,7 +95,8 @@ def plot_moves(
     """
     tree = tree_of(idata, coords)
     variables = variables_of(tree, var_names, labeller)
-    tree = tree_of(with_suspects(idata, [v.name for v in variables]), coords)
+    judge = Judge(idata)
+    tree = tree_of(with_suspects(judge, [v.name for v in variables]), coords)
     found = {v.name: moves(tree, v) for v in variables}
     figure = Figure(
         xr.Dataset({name: m for name, (m, _, _) in found.items()}),
@@ -107,7 +109,7 @@ def plot_moves(
     colour = figure.cycle(1)[0]
     kinds: set[str] = set()
     for v in variables:
-        kinds |= draw(figure, v, *found[v.name], colour, note_on_labels(idata, v.name))
+        kinds |= draw(figure, v, *found[v.name], colour, note_on_labels(judge, v.name))
     entries = {
         "moved": Entry("a chain", colour, "dot"),
         "expected": Entry("if draws were\nindependent", "black", "dash"),
@@ -118,15 +120,14 @@ def plot_moves(
     return figure.collection
 
 
-def with_suspects(idata: Any, names: list[str]) -> xr.DataTree:
+def with_suspects(judge: Judge, names: list[str]) -> xr.DataTree:
     """The result with a group of which elements it was not to be expected that a chain never moves."""
-    judge, found = Judge(idata), {}
+    found = {}
     for name in names:
         draws = judge.draws(name)
-        suspect = judge.of(name).suspect.reshape(draws.shape[2:])
+        suspect = judge.of(name).decided.suspect.reshape(draws.shape[2:])
         found[name] = draws.isel(chain=0, draw=0, drop=True).copy(data=suspect)
-    groups = {n: idata[n].to_dataset() for n in idata.children} if isinstance(idata, xr.DataTree) else {}
-    return xr.DataTree.from_dict({"posterior": judge.all, **groups, SUSPECTS: xr.Dataset(found)})
+    return xr.DataTree.from_dict({"posterior": judge.all, **judge.groups, SUSPECTS: xr.Dataset(found)})
 
 
 def moves(tree: xr.DataTree, v: Variable) -> tuple[xr.DataArray, np.ndarray, np.ndarray]:

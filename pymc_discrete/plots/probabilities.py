@@ -8,6 +8,7 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
+from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.plots.figure import (
     NAMED,
     ROOM,
@@ -130,7 +131,8 @@ def plot_probabilities(
     names = names_of_values(
         idata, value_names, {v.name: s.values for v, s in zip(variables, shares, strict=True)}
     )
-    notes = {v.name: note_on_labels(idata, v.name, value_names) for v in variables}
+    judge = Judge(idata)
+    notes = {v.name: note_on_labels(judge, v.name, value_names) for v in variables}
     panels = panels_of(list(zip(variables, shares, strict=True)), names, flat=observed is not None)
     arrays, heights = {name: panel.p for name, panel in panels.items()}, [p.height for p in panels.values()]
     if observed is not None:

@@ -11,7 +11,7 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 
 from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, posterior_of
-from pymc_discrete.diagnostics.summary import Judge
+from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 
@@ -24,7 +24,7 @@ GROUPS = (
     "constant_data",
     "suspects",
 )
-# of variables with larger values pictures do not say whether these are labels that switch
+# of variables with larger values it is not looked whether these are labels that switch, if they mix
 MOST_LABELS = 30
 VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
 
@@ -183,21 +183,25 @@ def names_of_values(
     return dict(enumerate(map(str, value_names)))
 
 
-def note_on_labels(idata: Any, name: str, named_by: Any = None) -> str:
+def note_on_labels(judge: Judge, name: str, named_by: Any = None) -> str:
     """What a picture of the values of a variable is to say of its labels, in a line of the title; or nothing.
+
+    Labels may switch so often that all elements mix and have the verdict ``ok``: shares of values are those
+    of no label all the same.
 
     Parameters
     ----------
-    idata : as the user gives it
+    judge : Judge
+        Of the whole result, whichever elements are drawn.
     named_by : the dimension whose coordinates are the names of the values in the picture, if they have such
     """
-    tree = idata if isinstance(idata, xr.DataTree) else None
-    judge = Judge(idata)
-    draws = judge.draws(name).data
-    orders, within = (None, False) if draws.max() >= MOST_LABELS else judge.labels(name)
+    facts = judge.of(name)
+    orders, within = facts.orders, facts.switch
+    if orders is None and not within and judge.draws(name).data.max() < MOST_LABELS:
+        orders, within = judge.labels(name)
     if orders is not None or within:
         return f"\nlabels switch {'within' if within else 'between'} chains: pmd.relabel first"
-    done = None if tree is None or "permutations" not in tree.children else tree["permutations"].get(name)
+    done = judge.groups.get("permutations", xr.Dataset()).get(name)
     if done is None or not isinstance(named_by, str):
         return ""
     if done.attrs["share_permuted"] and not done.attrs.get("order_by"):

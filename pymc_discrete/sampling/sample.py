@@ -17,7 +17,7 @@ from xarray import DataTree
 
 from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.diagnostics.draws import DISCRETE
-from pymc_discrete.diagnostics.standing import Leaving
+from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
 from pymc_discrete.engine.nuts_options import nuts_options

@@ -18,7 +18,7 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 
 from pymc_discrete.diagnostics.remedies import Remedies
-from pymc_discrete.diagnostics.standing import FEWEST
+from pymc_discrete.diagnostics.thresholds import ENOUGH_DRAWS
 from pymc_discrete.diagnostics.watch import Watch
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import coefficients_of, target_of
@@ -366,7 +366,7 @@ class DiscreteStep(JaxStep):
             self._use(tuning=False)
 
     def watch_from(self, draws: int, point: PointType) -> Watch | None:
-        if draws < FEWEST or self.shared:
+        if draws < ENOUGH_DRAWS or self.shared:
             return None
         x, used = self.target.space.ravel(point), self.described()
         one_by_one = self.method.one_by_one
@@ -385,9 +385,9 @@ class DiscreteStep(JaxStep):
         name, tuned, measured = type(self).__name__, self.tuner.name, learned.adaptation
         own = self.method.complaint(measured.accept, shown(self._names))
         if own is not None:
-            return [own] if own and tune_draws >= 100 else []
+            return [own] if own and tune_draws >= ENOUGH_DRAWS else []
         remedies, complaints = Remedies(self.model, dict.fromkeys(self._names, self.described())), []
-        if tune_draws >= 100 and measured.accept < adaptation.STILL:
+        if tune_draws >= ENOUGH_DRAWS and measured.accept < adaptation.STILL:
             why = remedies.of_rejected_moves(self._names, self.density.exact)
             complaints.append(
                 f"{name}: fewer than one in a hundred moves of {shown(self._names)} was accepted in the "
@@ -457,7 +457,7 @@ class DiscreteStep(JaxStep):
             LeftValues.taken(self._names)
         if self.tune:
             self._adapt(y, statistics["accept"], n_moves, statistics["discrete_n_moved"])
-        elif self.draws >= FEWEST and not self.shared:
+        elif self.draws >= ENOUGH_DRAWS and not self.shared:
             self._note(y, new)
         return new, logp, stats
 

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.diagnostics.standing import leaving
+from pymc_discrete.diagnostics.known.leaving import leaving
 from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.points import Points
 

@@ -10,7 +10,7 @@ from arviz_stats import rhat
 from xarray import DataTree
 
 import pymc_discrete as pmd
-from pymc_discrete.diagnostics.summary import Judge
+from pymc_discrete.diagnostics.judge import Judge
 
 K, CHAINS, DRAWS, N = 3, 4, 200, 40
 METHODS = ("ecr", "pivot", "stephens")
@@ -148,7 +148,7 @@ def test_a_matrix_orders_labels_by_what_is_made_of_it(variable, dims):
 
 def test_the_check_sees_permutations_that_go_the_wrong_way(monkeypatch):
     """The new label of each label, taken for the old one; of two components both are the same."""
-    module = import_module("pymc_discrete.diagnostics.relabel")
+    module = import_module("pymc_discrete.diagnostics.labels.matching")
     assigned = module.assigned
 
     def inverse(scores):
@@ -257,10 +257,10 @@ def test_that_labels_were_summed_out_is_still_known(within):
     assert (found["posterior"]["z"] == found["posterior"]["z"][0, 0]).all()
     judged = Judge(found).of("z")
     assert judged.known.summed
-    assert not judged.suspect.any()
-    assert set(judged.verdict) == {"constant"}
+    assert not judged.decided.suspect.any()
+    assert set(judged.decided.verdict) == {"constant"}
     without = found.drop_nodes("conditionals")
-    assert Judge(without).of("z").suspect.all()
+    assert Judge(without).of("z").decided.suspect.all()
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
@@ -366,7 +366,7 @@ def test_partition_of_equal_draws_is_theirs(loss):
 
 @pytest.mark.parametrize("planted", ["no search", "draws of one partition count once"])
 def test_the_checks_see_partitions_that_are_not_the_best(planted, monkeypatch):
-    module = import_module("pymc_discrete.diagnostics.partition")
+    module = import_module("pymc_discrete.diagnostics.labels.partition")
     if planted == "no search":
         monkeypatch.setattr(module.Information, "moved", lambda self, one: one)
         with pytest.raises(AssertionError):

@@ -10,7 +10,7 @@ from arviz_base import from_dict
 from scipy.stats import chi2
 
 from pymc_discrete import diagnostics
-from pymc_discrete.diagnostics import effective
+from pymc_discrete.diagnostics.statistics import effective
 from tests.diagnostics.chains import dar, following_theta, markov, rotation, two_states, walk
 
 
@@ -166,7 +166,7 @@ def test_degrees_of_freedom_of_a_walk_are_those_of_its_eigenvalues(rng):
 
 def with_wrong_traces(monkeypatch, wrong):
     """Plant an error in the long-run covariance; wrong : (tr D, number of categories) -> tr D, tr D^2"""
-    module = import_module("pymc_discrete.diagnostics.chi_square")
+    module = import_module("pymc_discrete.diagnostics.statistics.chi_square")
     right = module.long_run
     monkeypatch.setattr(module, "long_run", lambda y, p: wrong(right(y, p)[0], (p > 0).sum(axis=1)))
 

@@ -458,7 +458,7 @@ def test_many_draws_are_looked_at_in_parts(monkeypatch, caplog):
     said = []
     caplog.set_level("INFO", logger="pymc")
     for at_once in (2**24, 450):
-        monkeypatch.setattr("pymc_discrete.diagnostics.convergence.AT_ONCE", at_once)
+        monkeypatch.setattr("pymc_discrete.diagnostics.facts.AT_ONCE", at_once)
         caplog.clear()
         with labels_and_count() as model:
             check_convergence(idata, model)

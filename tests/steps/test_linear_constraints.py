@@ -8,8 +8,8 @@ from arviz_base import from_dict
 from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
-from pymc_discrete.diagnostics.remedies import Remedies
-from pymc_discrete.diagnostics.tied import Slow, tied
+from pymc_discrete.diagnostics.checks.ties import ties_of_run
+from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.differences.parts.in_place import InPlace
 from pymc_discrete.space.linear_constraint import LinearConstraint
 from pymc_discrete.starts.start import check_start, dispersed, solved
@@ -158,10 +158,10 @@ def test_counts_of_which_the_sum_is_known_are_not_reported_as_tied(seen):
     draws = np.zeros((2, 400, 3), int)
     draws[..., 0] = 60 + np.cumsum(np.random.default_rng(1).integers(-1, 2, (2, 400)), axis=1)
     draws[..., 1], draws[..., 2] = 120 - draws[..., 0], 30
-    slow = Slow()
-    slow.add("x", np.array([5.0, 5.0, 400.0]), np.ones(3))
     tree = from_dict({"posterior": {"x": draws}, "sample_stats": {"lp": np.zeros((2, 400))}})
-    assert tied(tree, model, slow, Remedies(model, {})) == []
+    facts = Facts(tree, model)
+    assert (facts.per_chain["x"] < 50).tolist() == [True, True, False]
+    assert ties_of_run(facts) == []
 
 
 def test_counts_can_be_summed_out_all_the_same():

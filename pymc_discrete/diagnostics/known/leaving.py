@@ -1,4 +1,4 @@
-"""Discrete variables that never move, and whether that indicates a problem.
+"""How probable it is that the elements of a discrete variable have another value, given everything else.
 
 A site that never moves may have only one possible value, or other values so improbable that none of them was
 to be expected in this number of draws, or other values that the step cannot reach. If the conditional of the
@@ -14,24 +14,14 @@ from pymc.blocking import PointType
 from pytensor.tensor.random.op import RandomVariable
 from scipy.special import logsumexp
 
-from pymc_discrete.diagnostics.held import Conditionals, Held, held, outside_of
-from pymc_discrete.diagnostics.remedies import Remedies
+from pymc_discrete.diagnostics.known.held import Conditionals, Held, held, outside_of
+from pymc_discrete.diagnostics.thresholds import HARDLY_MOVES, IMPROBABLE
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.model.support import known, parameters
-from pymc_discrete.runtime.names import element_of, shown
+from pymc_discrete.runtime.names import element_of
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-# fewest draws of a chain for which a variable that never moved is reported
-FEWEST = 100
-# if all other values together have a smaller probability, given everything else, a variable counts as fixed
-RARE = 1e-9
-# if more moves than this are expected, a chain without any is no coincidence: its probability is below e^-7,
-# or 1 in 1,100
-CHANCE = 7.0
-# if fewer moves than this are expected in a chain, a site that did move did so while the other unknowns had
-# other values than now
-FEW = 1e-3
 MOST = 2**14  # most moves of sites that change together which are evaluated
 LARGEST_SUPPORT = 64  # most values of a site for which its prior is looked at
 
@@ -130,9 +120,9 @@ def leaving_by(
     probability, rest = None, Held(np.zeros(space.d, bool), np.zeros(space.d, bool), [()] * space.d, [])
     if target.exact:
         probability = np.stack([another_value(*conditionals.at(point)) for point in points])
-        rare = (np.nan_to_num(probability, nan=1.0) < FEW).all(axis=0) & several
+        rare = (np.nan_to_num(probability, nan=1.0) < HARDLY_MOVES).all(axis=0) & several
         if rare.any():
-            rest = held(conditionals, points, rare, RARE)
+            rest = held(conditionals, points, rare, IMPROBABLE)
     free = ~target.density.interactions.linked
     by_variable = {}
     for m in space.members:
@@ -231,120 +221,3 @@ def chance(differences: np.ndarray) -> np.ndarray:
     """(n,) float, the probability of any of the other values, with `differences` (n, K) in nats to them."""
     log_odds = logsumexp(differences, axis=1)
     return np.exp(log_odds - np.logaddexp(0.0, log_odds))
-
-
-def by_chance(probability: float, draws: int, least: float) -> bool:
-    """Whether `draws` draws without a move are plausible, given the probability of a move in one draw.
-
-    False if that probability is below `least`, where a variable counts as fixed.
-    """
-    return probability >= least and probability * draws < CHANCE
-
-
-# ---------------------------------------------------------------- verdicts on elements that never moved
-def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.ndarray:
-    """A word for each element that has the same value in all draws; see `diagnostics.verdicts.verdicts`.
-
-    Parameters
-    ----------
-    known : of the variable, where it is known
-    still : (elements,) bool, which elements these are; the words of others mean nothing
-    draws : number of draws of a chain
-
-    Returns
-    -------
-    (elements,) of "fixed", "certain", "stuck" and "constant"
-    """
-    found = np.full(len(still), "constant", object)
-    if known is None:
-        return found
-    if known.probability is not None:
-        judged = ~np.isnan(known.probability).all(axis=0)
-        expected = np.where(judged, known.least, 0.0) * len(known.probability) * draws
-        found[judged & known.is_certain] = "certain"
-        several = known.several & judged
-        # of many elements that are each expected to move rarely, some should have moved
-        together = still[known.several].all() and expected[several].sum() >= CHANCE
-        found[several & (expected >= (FEW if together else CHANCE))] = "stuck"
-    found[~known.several] = "fixed"
-    return found
-
-
-def remarkable(known: Leaving | None, words: np.ndarray, draws: int) -> np.ndarray:
-    """(elements,) bool, which constant elements may have other values that were not seen for a reason.
-
-    Parameters
-    ----------
-    words : (elements,), as `words_of_still` gives them
-    draws : number of draws of all chains
-    """
-    constant = words == "constant"
-    if known is None or known.probability is None:
-        return constant & (known is None or not known.summed)
-    p = np.nanmean(np.where(np.isnan(known.probability), 1.0, known.probability), axis=0)
-    rare = (p >= RARE) & (known.least * draws < CHANCE)  # so that none was to be expected
-    return constant & (known.is_alone | ~(rare | known.joint))
-
-
-def why_still(
-    name: str, known: Leaving | None, words: np.ndarray, draws: int, remedies: Remedies
-) -> str | None:
-    """Why a variable has the same values in all draws, as part of a message; None if it is no problem.
-
-    Parameters
-    ----------
-    words : (elements,), as `words_of_still` gives them
-    draws : number of draws of all chains
-    remedies : Remedies
-    """
-    if (words == "stuck").any():
-        try_this = remedies.by_site([name]) or "a longer run, or other initvals="
-        return (
-            f"though given everything else other values are probable: the step cannot move it. Try {try_this}"
-        )
-    odd = remarkable(known, words, draws)
-    if not odd.any() or known is None:
-        return None if not odd.any() else "either the data leave one value only, or the step cannot move it"
-    if known.probability is None:
-        return "either the data leave one value only, or the step cannot move it"
-    if (known.is_alone & odd).any():
-        return held_outside(repr(name), known)
-    if known.together:
-        return (
-            f"given everything else, {known.together} (with a probability of {RARE:g} or more). Either the "
-            "data leave one value only, or more must change at once: see whether other initvals= end "
-            "elsewhere. Write hard conditions as known sums, which draws keep "
-            "(docs/linear_constraints.md), or, where they are none, as a soft likelihood"
-        )
-    return (
-        f"given everything else, other values have a probability below {RARE:g}. Either the data leave "
-        "one value only, or several sites must change together: see whether other initvals= end "
-        f"elsewhere. {remedies.along_sums([name])}; to change more at once, try "
-        f"{remedies.several_sites([name])}"
-    )
-
-
-def held_outside(name: str, known: Leaving) -> str:
-    """The message about a variable that continuous ones keep at its value, as it keeps them at theirs."""
-    by = shown(known.by)
-    is_at, holds, stands = ("are", "hold", "stand") if len(known.by) > 1 else ("is", "holds", "stands")
-    return (
-        f"given where {by} {is_at}, other values are improbable, but {name} need not be certain: {by} "
-        f"{holds} it there, and {stands} where {name} has it. {of_models(name, known)}"
-    )
-
-
-def of_models(name: str, known: Leaving) -> str:
-    """The remedy where a discrete variable and continuous ones keep each other where they are."""
-    unused = ""
-    if known.unused:
-        several = len(known.unused) > 1
-        does, wanders = ("do", "wander over their priors") if several else ("does", "wanders over its prior")
-        unused = (
-            f"{shown(known.unused)} {does} not enter the likelihood where a chain ended and {wanders}: "
-            f"{name} chooses among models. "
-        )
-    return (
-        f"{unused}How probable its values are, pmd.log_evidence tells, of the model with each of them: "
-        f"pmd.log_evidence(pm.observe(model, {{{name}: value}}))"
-    )

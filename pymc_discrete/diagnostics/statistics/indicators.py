@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_discrete.diagnostics.draws import Counts
-
-RARE, COMMON = 0.05, 0.95  # the indicators of values whose probability is within these are looked at
+from pymc_discrete.diagnostics.thresholds import COMMON_VALUE, RARE_VALUE
 
 
 class Indicators(NamedTuple):
@@ -53,8 +52,8 @@ class Indicators(NamedTuple):
 def indicators(counts: Counts, every: bool = False) -> Indicators:
     """The indicators by which the sites of a batch are judged; none of a site whose draws are all equal.
 
-    Those of the values with a probability from `RARE` to `COMMON`; where there are none, of the commonest
-    value and of z <= median. Of a site with two values that of the commonest is enough.
+    Those of the values with a probability from `RARE_VALUE` to `COMMON_VALUE`; where there are none, of the
+    commonest value and of z <= median. Of a site with two values that of the commonest is enough.
 
     Parameters
     ----------
@@ -64,7 +63,7 @@ def indicators(counts: Counts, every: bool = False) -> Indicators:
     there, mode = p > 0, np.arange(p.shape[1]) == p.argmax(axis=1)[:, None]
     varies = (there.sum(axis=1) > 1)[:, None]
     two = (there.sum(axis=1) == 2)[:, None]
-    within = (p >= RARE) & (p <= COMMON)
+    within = (p >= RARE_VALUE) & (p <= COMMON_VALUE)
     none = ~within.any(axis=1, keepdims=True)
     judged = varies & np.where(two | none, mode, within)
     wanted = judged | (varies & there & ~two if every else mode & varies)

@@ -2,13 +2,17 @@
 
 import numpy as np
 
-AGREE = 0.1  # two chains agree if the mean total variation distance of their labels is at most this
-# smallest numbers of sites, and of sites per label, from which a permutation is estimated
-FEWEST, EACH = 10, 3
+from pymc_discrete.diagnostics.thresholds import (
+    CHAINS_AGREE,
+    EQUAL_MEANS_ERRORS,
+    EQUAL_MEANS_NATS,
+    FEWEST_SITES,
+    FEWEST_SITES_PER_LABEL,
+    LEFT_BY_PERMUTATION,
+)
+
 SITES, DRAWS = 1000, 1000  # largest numbers of sites and of draws that are compared; they are evenly spaced
 IN_ALL = 2000  # largest number of draws of all chains that are permuted
-# Two mean log densities count as equal if they differ by at most ERRORS standard errors and SLIGHT nats more.
-ERRORS, SLIGHT = 4.0, 0.1
 
 
 def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:
@@ -28,7 +32,7 @@ def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:
     """
     x = thinned(variables)
     K = 1 + int(x.max(initial=0))
-    if len(x) < 2 or K < 2 or x.min(initial=0) < 0 or x.shape[2] < max(FEWEST, EACH * K):
+    if len(x) < 2 or not may_be_labels(x, K):
         return None
     return permutations(np.stack([(x == k).mean(axis=1) for k in range(K)], axis=2), lp)
 
@@ -49,18 +53,21 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     -------
     (chains, n, m) int
     """
-    from pymc_discrete.diagnostics.relabel import by_agreement, matched  # as SciPy takes long to import
+    from pymc_discrete.diagnostics.labels.matching import (  # as SciPy takes long to import
+        by_agreement,
+        matched,
+    )
 
     every = -(-draws.shape[1] // min(DRAWS, max(IN_ALL // len(draws), 1)))
     x = thinned([draws[:, ::every]]).astype(int)
     K = 1 + int(x.max(initial=0))
-    if K < 2 or x.min(initial=0) < 0 or x.shape[2] < max(FEWEST, EACH * K):
+    if not may_be_labels(x, K):
         return None
     given = x.reshape(-1, x.shape[2])
     to_new, _ = matched(given, by_agreement(given, K), K)
     found = np.take_along_axis(to_new, given, axis=1)
     same = (to_new == to_new[0]).all(axis=1)
-    if same.all() or 2 * unlike(found, K) > unlike(given, K):
+    if same.all() or unlike(found, K) > LEFT_BY_PERMUTATION * unlike(given, K):
         return None
     lp = np.broadcast_to(lp[:, ::every], x.shape[:2])
     ordered = same.reshape(lp.shape)
@@ -71,9 +78,18 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     return found.reshape(x.shape)
 
 
+def may_be_labels(x: np.ndarray, K: int) -> bool:
+    """Whether x (chains, draws, sites) can be K labels of sites that are enough to tell their order."""
+    enough = max(FEWEST_SITES, FEWEST_SITES_PER_LABEL * K)
+    return K > 1 and x.shape[2] >= enough and bool(x.min(initial=0) >= 0)
+
+
 def orders_of_draws(draws: np.ndarray) -> np.ndarray:
     """(chains, draws, K) int, the permutations by which `in_one_order` makes draws agree."""
-    from pymc_discrete.diagnostics.relabel import by_agreement, matched  # as SciPy takes long to import
+    from pymc_discrete.diagnostics.labels.matching import (  # as SciPy takes long to import
+        by_agreement,
+        matched,
+    )
 
     x = thinned([draws], most=draws.shape[1]).astype(int)
     K = 1 + int(x.max(initial=0))
@@ -101,13 +117,19 @@ def effective_share(lp: np.ndarray) -> float:
     return float(np.clip(known.mean() / draws, 1 / draws, 1.0))
 
 
+def equally_probable(lp: np.ndarray) -> bool:
+    """Whether the means of lp (chains, draws), nats, of all chains differ by chance."""
+    lowest, highest = lp[lp.mean(axis=1).argmin()], lp[lp.mean(axis=1).argmax()]
+    return as_probable(lowest, highest, effective_share(lp))
+
+
 def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:
     """Whether mean log densities, nats, of two sets of draws differ by chance; `share` of each is effective.
 
     Modes that are the same but for their labels have the same mean.
     """
     error = np.sqrt((a.var() / len(a) + b.var() / len(b)) / share)
-    return bool(abs(a.mean() - b.mean()) <= ERRORS * error + SLIGHT)
+    return bool(abs(a.mean() - b.mean()) <= EQUAL_MEANS_ERRORS * error + EQUAL_MEANS_NATS)
 
 
 def thinned(variables: list[np.ndarray], most: int = DRAWS) -> np.ndarray:
@@ -139,12 +161,14 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     orders, share = np.tile(np.arange(K), (len(frequencies), 1)), effective_share(lp)
     for chain, other in enumerate(frequencies[1:], start=1):
         distance = total_variation(first, other)
-        if distance <= AGREE:
+        if distance <= CHAINS_AGREE:
             continue
         # the K x K table counts how often a site has one label in this chain and the other in chain 0
         of_chain, of_first = linear_sum_assignment(-(other.T @ first))
         left = total_variation(first[:, of_first], other[:, of_chain])
-        if left > min(AGREE, distance / 2) or not as_probable(lp[0], lp[chain], share):
+        if left > min(CHAINS_AGREE, LEFT_BY_PERMUTATION * distance) or not as_probable(
+            lp[0], lp[chain], share
+        ):
             return None
         orders[chain, of_chain] = of_first
     return orders if (orders != np.arange(K)).any() else None

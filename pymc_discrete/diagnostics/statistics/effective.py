@@ -11,7 +11,7 @@ import numpy as np
 from scipy.fft import irfft, rfft
 
 from pymc_discrete.diagnostics.draws import AT_ONCE, batches, checked, counted, in_halves, per_element
-from pymc_discrete.diagnostics.indicators import Indicators, indicators
+from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicators
 
 
 def categorical_ess(data: Any, var_names: str | list[str] | None = None) -> Any:

@@ -6,11 +6,10 @@ import numpy as np
 from scipy.special import chdtrc
 
 from pymc_discrete.diagnostics.draws import Counts, count, counted, per_element
-from pymc_discrete.diagnostics.effective import autocovariance, first_not_positive
+from pymc_discrete.diagnostics.statistics.effective import autocovariance, first_not_positive
+from pymc_discrete.diagnostics.thresholds import FEWEST_EFFECTIVE_OF_CATEGORY, FEWEST_EFFECTIVE_OF_P
 
 MOST = 10  # a variable with more values than this is cut into this many groups of neighbouring values
-# A p-value needs this many effective draws of each chain, and of each category.
-LEAST_DRAWS, LEAST_COUNT = 50, 5
 STRETCH = 0.3  # the share of a chain's draws that its begin and its end have
 QUANTITIES = ["statistic", "df", "correction", "p"]
 
@@ -144,8 +143,8 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
         x2, df = compared(y, counts, p, compare)
         factor = trace / square
         statistic, df = x2 * factor, df * trace * factor
-        enough = n / c >= LEAST_DRAWS
-        rare = (p > 0) & (n * p / c[:, None] < LEAST_COUNT)
+        enough = n / c >= FEWEST_EFFECTIVE_OF_P
+        rare = (p > 0) & (n * p / c[:, None] < FEWEST_EFFECTIVE_OF_CATEGORY)
         certain = enough & ~rare.any(axis=1) & (df > 0)
         P = np.where(certain, chdtrc(np.maximum(df, 1e-9), statistic), np.nan)
         result[left] = np.stack([statistic, df, c, P], axis=1)

@@ -4,8 +4,8 @@ import numpy as np
 import xarray
 from xarray import DataTree
 
-from pymc_discrete.diagnostics.coclustering import check_size, together
-from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of, partitions
+from pymc_discrete.diagnostics.labels.coclustering import check_size, together
+from pymc_discrete.diagnostics.labels.draws_of_labels import chunks, in_one_table, labels_of, partitions
 from pymc_discrete.runtime.checks import check_choice
 
 LOSSES = ("VI", "Binder")

@@ -12,6 +12,7 @@ import numpy as np
 from pymc.blocking import PointType
 from scipy.special import logsumexp
 
+from pymc_discrete.diagnostics.thresholds import EQUAL_ODDS, EQUAL_ODDS_SHARE, POSSIBLE_IN_ONE_OF
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
@@ -19,11 +20,8 @@ from pymc_discrete.space.target import Target
 CONTEXTS = 32  # how many states of the other unknowns are compared, at least
 EACH = 16  # and for each value of a site
 LARGEST_WORK = 2**33  # most operations that are spent on that, a few seconds
-VALID = 4  # in at least one of so many of these states the value of the site must be possible
 # how far variables outside of the block are moved, in units of their size
 FAR = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
-# log odds count as equal that differ by less than this, in nats, or by less than this share of themselves
-SAME, SAME_SHARE = 1e-3, 1e-5
 ROUNDS = 32  # largest number of passes, in each of which the sites that are known to be certain stay fixed
 MOST = 64  # with more elements outside of the block, they are moved a variable at a time
 BESIDE = 64  # so many values to either side of that of a site with a window are looked at
@@ -126,8 +124,10 @@ def same_everywhere(
         high[i, of_value] = np.maximum(high[i, of_value], -back[possible])
         shown, tried = shown + possible, tried + moved
     with np.errstate(invalid="ignore"):
-        equal = (high == low) | (high - low <= SAME + SAME_SHARE * np.abs(high))
-    return (~other | (equal & (high < np.inf))).all(axis=1) & (shown > 0) & (VALID * shown >= tried)
+        equal = (high == low) | (high - low <= EQUAL_ODDS + EQUAL_ODDS_SHARE * np.abs(high))
+    return (
+        (~other | (equal & (high < np.inf))).all(axis=1) & (shown > 0) & (POSSIBLE_IN_ONE_OF * shown >= tried)
+    )
 
 
 def elsewhere(point: PointType, names: Sequence[str], far: float, rng: np.random.Generator) -> PointType:

@@ -6,7 +6,7 @@ import numpy as np
 import xarray
 from xarray import DataTree
 
-from pymc_discrete.diagnostics.labelled import chunks, in_one_table, labels_of, partitions
+from pymc_discrete.diagnostics.labels.draws_of_labels import chunks, in_one_table, labels_of, partitions
 
 LARGEST = 2**31  # bytes that the matrix may take
 AT_ONCE = 1 << 25  # numbers that are multiplied, or added to the matrix, at once

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from pymc_discrete.diagnostics.thresholds import FEWEST_DRAWS_OF_R_STAR
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 
@@ -57,8 +58,10 @@ def r_star(
         raise ValueError(f"The posterior has no {shown(missing)}. It has {there}.")
     posterior = (posterior if names is None else posterior[names]).transpose("chain", "draw", ...)
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    if draws < 10:
-        raise ValueError(f"At least 10 draws of each chain are needed, got {draws}. Sample longer.")
+    if draws < FEWEST_DRAWS_OF_R_STAR:
+        raise ValueError(
+            f"At least {FEWEST_DRAWS_OF_R_STAR} draws of each chain are needed, got {draws}. Sample longer."
+        )
     rng = np.random.default_rng(random_seed)
     if classifier is None:
         classifier = default_classifier(int(rng.integers(2**31)))

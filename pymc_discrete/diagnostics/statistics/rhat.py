@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from pymc_discrete.diagnostics.draws import batches, counted, per_element
-from pymc_discrete.diagnostics.effective import array_of
-from pymc_discrete.diagnostics.indicators import Indicators, indicators
+from pymc_discrete.diagnostics.statistics.effective import array_of
+from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicators
 
 
 def categorical_rhat(data: Any, var_names: str | list[str] | None = None) -> Any:

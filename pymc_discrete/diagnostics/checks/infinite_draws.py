@@ -1,0 +1,31 @@
+"""Variables whose draws went to infinity, where only a flat prior says anything of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_discrete.diagnostics.draws import some_elements
+from pymc_discrete.diagnostics.facts import AT_ONCE, Facts
+from pymc_discrete.diagnostics.findings import Finding, check
+from pymc_discrete.diagnostics.thresholds import INFINITE
+from pymc_discrete.runtime.names import shown
+
+
+def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+    return [
+        f"Draws of {shown(one.names)} are infinite, or next to it: the posterior cannot be normalised, and "
+        "no draws are right. A flat prior needs data that bound the variable whatever the other unknowns "
+        "are, and a state or component to which no observation belongs has none. Give a proper prior."
+        for one in found
+    ]
+
+
+@check(place=10, say=said)
+def infinite_draws(facts: Facts) -> list[Finding]:
+    continuous = [name for name in facts.free if facts.posterior[name].dtype.kind == "f"]
+    gone = [
+        name
+        for name in continuous
+        if any((np.abs(x) > INFINITE).any() for x in some_elements(facts.posterior[name].data, AT_ONCE))
+    ]
+    return [Finding("infinite", tuple(gone))] if gone else []

@@ -1,0 +1,135 @@
+"""Elements that never moved, in no chain or in some, and whether that indicates a problem."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_discrete.diagnostics.facts import Facts
+from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check, elements_in_words
+from pymc_discrete.diagnostics.judge import Judged
+from pymc_discrete.diagnostics.known.leaving import Leaving
+from pymc_discrete.diagnostics.modes import of_models, of_modes
+from pymc_discrete.diagnostics.remedies import Remedies
+from pymc_discrete.diagnostics.thresholds import ENOUGH_DRAWS, IMPROBABLE
+from pymc_discrete.runtime.names import shown
+
+
+def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+    """What is said of several variables in the same words is said once."""
+    names_of: dict[str, list[str]] = {}
+    for one in found:
+        names_of.setdefault(predicate(one, facts), []).extend(one.names)
+    return [f"{shown(names)} {text}" for text, names in names_of.items()]
+
+
+def predicate(found: Finding, facts: Facts) -> str:
+    """What is said of the variable of a finding, without its name."""
+    (which,), of = found.elements.values(), found.measured["elements that can move"]
+    count = int(which.sum())
+    some = f"{count} of its {of} elements"
+    match found.kind:
+        case "apart":
+            return (
+                f"disagrees between chains: {some if of > 1 else 'it'} never moved within a chain and "
+                f"{'differs' if count == 1 else 'differ'} from chain to chain. {found.remedy}."
+            )
+        case "stuck":
+            return (
+                f"is stuck: {some if of > 1 and count < of else 'it'} never moved in {len(found.chains)} of "
+                f"{facts.chains} chains ({chains_in_words(found)}), and moved too often in others for that "
+                "to be chance. Run longer, pass other initvals, or try another step."
+            )
+        case "still, summed out":
+            return f"has the same value in all draws: {found.remedy}."
+        case "still":
+            return f"never moved in any chain, and all agree: {found.remedy}."
+        case "still, though others are probable":
+            elements = elements_in_words(found, facts)
+            return f"has elements that never moved in any chain, {elements}: {found.remedy}."
+        case _:
+            return f"has elements that never moved, {elements_in_words(found, facts)}: {found.remedy}."
+
+
+@check(place=70, say=said)
+def never_moved(facts: Facts) -> list[Finding]:
+    return [one for name, of in facts.judged.items() for one in of_variable(facts, name, of)]
+
+
+def of_variable(facts: Facts, name: str, of: Judged) -> list[Finding]:
+    """The findings of one variable."""
+    verdict, known, still = of.decided.verdict, of.known, of.movement.still
+    can_move = (verdict != "fixed") & (verdict != "observed")
+    found = []
+
+    def add(kind: str, which: np.ndarray, remedy: str = "", chains: Sequence[int] = ()) -> None:
+        measured = {"elements that can move": int(can_move.sum())}
+        found.append(Finding(kind, (name,), {name: which}, measured, chains, remedy))
+
+    if (apart := verdict == "apart").any():
+        add("apart", apart, of_modes(facts, [name], bool(can_move.sum() > 1)))
+    if (stuck := of.decided.stuck_in.any(axis=0)).any():
+        add("stuck", stuck, chains=np.flatnonzero(of.decided.stuck_in.any(axis=1)).tolist())
+    if facts.draws < ENOUGH_DRAWS or not can_move.any():
+        return found
+    probable = still & (verdict == "stuck")
+    if still[can_move].all():
+        why = why_still(name, known, probable.any(), of.decided.unexplained, facts.remedies)
+        if why is not None:
+            summed = known is not None and known.summed
+            add("still, summed out" if summed else "still", still & can_move, why)
+            return found
+    if probable.any():
+        add("still, though others are probable", probable, why_probable(name, facts.remedies))
+    elif known is not None and (held := of.decided.unexplained & known.is_alone).any():
+        add("held by a continuous variable", held, held_outside(repr(name), known))
+    return found
+
+
+# ---------------------------------------------------------------- why, as part of a sentence
+def why_still(
+    name: str, known: Leaving | None, probable: bool, unexplained: np.ndarray, remedies: Remedies
+) -> str | None:
+    """Why a variable has the same values in all draws; None if it is no problem.
+
+    Parameters
+    ----------
+    probable : whether other values of some element are probable
+    unexplained : (elements,) bool, see `verdicts.unexplained`
+    """
+    if probable:
+        return why_probable(name, remedies)
+    if not unexplained.any():
+        return None
+    if known is None or known.probability is None:
+        return "either the data leave one value only, or the step cannot move it"
+    if (known.is_alone & unexplained).any():
+        return held_outside(repr(name), known)
+    if known.together:
+        return (
+            f"given everything else, {known.together} (with a probability of {IMPROBABLE:g} or more). Either "
+            "the data leave one value only, or more must change at once: see whether other initvals= end "
+            "elsewhere. Write hard conditions as known sums, which draws keep "
+            "(docs/linear_constraints.md), or, where they are none, as a soft likelihood"
+        )
+    return (
+        f"given everything else, other values have a probability below {IMPROBABLE:g}. Either the data leave "
+        "one value only, or several sites must change together: see whether other initvals= end "
+        f"elsewhere. {remedies.along_sums([name])}; to change more at once, try "
+        f"{remedies.several_sites([name])}"
+    )
+
+
+def why_probable(name: str, remedies: Remedies) -> str:
+    """Why an element whose other values are probable has one value in all draws."""
+    try_this = remedies.by_site([name]) or "a longer run, or other initvals="
+    return f"though given everything else other values are probable: the step cannot move it. Try {try_this}"
+
+
+def held_outside(name: str, known: Leaving) -> str:
+    """Why a variable has one value that continuous ones keep there, as it keeps them at theirs."""
+    by = shown(known.by)
+    is_at, holds, stands = ("are", "hold", "stand") if len(known.by) > 1 else ("is", "holds", "stands")
+    return (
+        f"given where {by} {is_at}, other values are improbable, but {name} need not be certain: {by} "
+        f"{holds} it there, and {stands} where {name} has it. {of_models(name, known)}"
+    )

@@ -1,0 +1,368 @@
+"""Ties: counts that can only move together with another quantity.
+
+If N is drawn given p, p is drawn given N, and either nearly determines the other, the two move along a ridge
+in small steps, even though each conditional draw is exact. The draws show this: the effective sample size is
+small, and the two are correlated.
+
+A *series* is a scalar quantity followed along the draws.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_discrete.diagnostics.draws import labels_in_draws
+from pymc_discrete.diagnostics.facts import Facts
+from pymc_discrete.diagnostics.findings import SHOWN, Finding, check
+from pymc_discrete.diagnostics.thresholds import CORRELATION_OF_TIES
+from pymc_discrete.diagnostics.verdicts import effective_per_chain, slow
+from pymc_discrete.model.equations import equations_of
+from pymc_discrete.model.support import fixed_sums, is_nominal
+from pymc_discrete.runtime.names import element
+
+MOST = 50  # largest number of series of each kind that are compared with one another
+NAMED_IN_SUM = 6  # largest number of counts in a weighted sum that is looked for
+NAMED = 3  # largest number of series that a message names as tied to a count
+PAGE = "See 'Ties' in docs/which_sampler.md."
+FIXED_SUM = (
+    "two counts are drawn at a time, given their sum and all else, so that they go along a ridge in small "
+    "steps. If it is tied to probabilities with a Dirichlet prior that nothing else reads, "
+    "pm.DirichletMultinomial is the same model without them."
+)
+FIXED_SUMS_PAGE = "See 'When it mixes poorly' in docs/fixed_sums.md."
+# what to do about a tie of series of some names, of two values each or not, as a sentence
+Advice = Callable[[Sequence[str], bool], str]
+
+
+def sentence(tie: Finding) -> str:
+    """What a chain, or a run, says of a tie."""
+    name, ess, total = tie.names[0], tie.measured["ess"], tie.measured["draws"]
+    correlations = tie.measured.get("correlations", {})
+    partners = [f"{other} (correlation {r:.2f})" for other, r in correlations.items()]
+    is_tied = f"{name[0].upper()}{name[1:]} is tied to"
+    has = f"and has {ess:.0f} effective draws of {total}"
+    ridge = "each is drawn given the others, so that they go along a ridge in small steps."
+    match tie.kind:
+        case "tie of two values":
+            return (
+                f"{is_tied} {' and '.join(partners)}, {has}: one can hardly change while the others stay. "
+                f"{tie.remedy} {PAGE}"
+            )
+        case "tie within a fixed sum":
+            return f"{is_tied} {' and '.join(partners)}, {has}: {FIXED_SUM} {FIXED_SUMS_PAGE}"
+        case "tie":
+            return f"{is_tied} {' and '.join(partners)}, {has}: {ridge} {tie.remedy} {PAGE}"
+        case "tie to a weighted sum":
+            *parts, last = tie.names[1:]
+            partner = f"a weighted sum of {', '.join(parts)} and {last}" if parts else last
+            r = tie.measured["correlation"]
+            return f"{is_tied} {partner} (correlation {r:.2f}), {has}: {ridge} {tie.remedy} {PAGE}"
+        case _:
+            names = ", ".join(tie.names)
+            return (
+                f"{names[0].upper()}{names[1:]} are tied to one another: their total varies little (its "
+                f"variance is {tie.measured['share']:.0%} of that of its parts), and they have as few as "
+                f"{ess:.0f} effective draws of {total}, since none goes far while the others stay. {PAGE}"
+            )
+
+
+def called(name: str, labels: Sequence[Sequence[Any]], i: int | None = None) -> str:
+    """The name of a series in a message: the sum of a variable, or its element with the flat index i.
+
+    Parameters
+    ----------
+    labels : of each axis of the variable, those of its entries
+    """
+    if not labels:
+        return repr(name)
+    if i is None:
+        return f"the sum of {name!r}"
+    return repr(element(name, labels, np.unravel_index(i, [len(of_axis) for of_axis in labels])))
+
+
+def effective(draws: np.ndarray) -> np.ndarray:
+    """(series,) float, effective sample sizes over all chains, of draws (chains, draws, series)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        from arviz_stats.base import array_stats  # slow to import, and not needed while sampling
+
+        return np.asarray(array_stats.ess(draws, chain_axis=0, draw_axis=1))
+
+
+def is_slow(draws: np.ndarray, ess: np.ndarray) -> np.ndarray:
+    """(series,) bool, whether series mix slowly, by draws (chains, draws, series) and `ess` (series,)."""
+    rhat = np.full(len(ess), np.nan)
+    if len(draws) > 1:
+        from arviz_stats.base import array_stats  # slow to import, and not needed while sampling
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rhat = np.asarray(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
+    return slow(effective_per_chain(ess, rhat, len(draws)))
+
+
+def correlations(draws: np.ndarray) -> np.ndarray:
+    """(series, series) float, correlations within chains, of draws (chains, draws, series).
+
+    Each is that of the values or that of the ranks, whichever is farther from 0.
+    """
+    from scipy.stats import rankdata  # slow to import, and not needed while sampling
+
+    def pearson(a: np.ndarray) -> np.ndarray:
+        centred = (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
+        scale = np.sqrt((centred**2).sum(axis=0))
+        scaled = centred / np.where(scale == 0, np.inf, scale)
+        return scaled.T @ scaled
+
+    of_values, of_ranks = pearson(draws), pearson(rankdata(draws, axis=1))
+    return np.where(np.abs(of_ranks) > np.abs(of_values), of_ranks, of_values)
+
+
+def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
+    """The series of draws (chains, draws, series) whose total has the least variance, relative to their own.
+
+    They are found greedily, from the best pair.
+
+    Returns
+    -------
+    chosen : list of int, numbers of the series
+    share : variance of their total within chains, divided by the sum of their variances
+    """
+    centred = (draws - draws.mean(axis=1, keepdims=True)).reshape(-1, draws.shape[-1])
+    cov = centred.T @ centred
+
+    def share(chosen: list[int]) -> float:
+        return float(cov[np.ix_(chosen, chosen)].sum() / np.diag(cov)[chosen].sum())
+
+    numbers = range(len(cov))
+    chosen = min(([i, j] for i in numbers for j in range(i)), key=share)
+    while len(chosen) < len(cov):
+        with_one_more = min(([*chosen, i] for i in numbers if i not in chosen), key=share)
+        if share(with_one_more) >= share(chosen):
+            break
+        chosen = with_one_more
+    return sorted(chosen), share(chosen)
+
+
+def ties(
+    counts: Mapping[str, np.ndarray],
+    others: Mapping[str, np.ndarray],
+    advice: Advice,
+    of_fixed_sums: Mapping[str, Hashable] | None = None,
+) -> list[Finding]:
+    """The ties of slowly mixing counts to one another and to continuous series.
+
+    Parameters
+    ----------
+    counts : {name in a message: (chains, draws)}, series that count something
+    others : {name in a message: (chains, draws)}, continuous series
+    advice : what to do about a tie of series of some names, of two values each or not, as a sentence
+    of_fixed_sums : {name: its vector}, of those counts that are parts of vectors with fixed sums, between
+        which there is a correlation by construction
+    """
+    of_fixed_sums = of_fixed_sums or {}
+    counts = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
+    if not counts:
+        return []
+    draws = np.stack([np.asarray(a, float) for a in counts.values()], axis=-1)
+    ess = effective(draws)
+    which = np.flatnonzero(is_slow(draws, ess))
+    which = which[np.argsort(ess[which])][:MOST]
+    if not len(which):
+        return []
+    names, ess, draws = [[*counts][i] for i in which], ess[which], draws[..., which]
+    others = dict([*others.items()][:MOST])
+    all_draws = np.concatenate([draws, *(np.asarray(a, float)[..., None] for a in others.values())], axis=-1)
+    size = all_draws.shape[0] * all_draws.shape[1]
+    found: list[Finding] = []
+    tied: set[str] = set()
+    # the rows of the counts come first in the matrix of correlations, those of other series are not needed
+    for name, ess_of_name, correlation in zip(names, ess, correlations(all_draws), strict=False):
+        partners = {
+            other: float(r)
+            for other, r in zip([*names, *others], correlation, strict=True)
+            if abs(r) > CORRELATION_OF_TIES
+            and (name not in of_fixed_sums or of_fixed_sums[name] != of_fixed_sums.get(other))
+        }
+        partners.pop(name, None)
+        if name in tied or not partners:
+            continue
+        strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED]
+        series = [name, *strongest]
+        two_valued = all(other in counts and len(np.unique(counts[other])) <= 2 for other in series)
+        measured = {
+            "correlations": {other: partners[other] for other in strongest},
+            "ess": ess_of_name,
+            "draws": size,
+        }
+        tied.update(tie_names := (name, *partners))
+        if not two_valued and name in of_fixed_sums:
+            found.append(Finding("tie within a fixed sum", tie_names, measured=measured))
+        else:
+            kind = "tie of two values" if two_valued else "tie"
+            found.append(Finding(kind, tie_names, measured=measured, remedy=advice(series, two_valued)))
+    free = [i for i, name in enumerate(names) if name not in tied and name not in of_fixed_sums]
+    if len(free) > 1:
+        chosen, share = fixed_total(draws[..., free])
+        parts = [free[i] for i in chosen]
+        if share < 1 - CORRELATION_OF_TIES:
+            group = tuple(name for name in counts if name in {names[i] for i in parts})
+            measured = {"share": share, "ess": ess[parts].min(), "draws": size}
+            found.append(Finding("tie of a total", group, measured=measured))
+    return found
+
+
+def weighted_sums(
+    counts: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray], advice: Advice
+) -> list[Finding]:
+    """The ties of slowly mixing continuous series to weighted sums of counts.
+
+    The weights are those of a regression on up to `NAMED_IN_SUM` counts, found one by one. It is counted how
+    many the effective draws allow: of series that move slowly, some sum fits by chance.
+
+    Parameters
+    ----------
+    counts, others, advice : as in `ties`
+    """
+    moving = {name: a for name, a in counts.items() if (a != a[:, :1]).any(axis=1).all()}
+    names = [*moving][:MOST]
+    if len(names) < 2 or not others:
+        return []
+    x = centred(np.stack([moving[name] for name in names], axis=-1))
+    series = np.stack([np.asarray(a, float) for a in [*others.values()][:MOST]], axis=-1)
+    ess = effective(series)
+    found = []
+    for i in np.flatnonzero(is_slow(series, ess)):
+        y = centred(series[..., i : i + 1])[:, 0]
+        chosen, share = regression(x, y, NAMED_IN_SUM)
+        freedom = ess[i] - len(chosen) - 1
+        adjusted = 1.0 - (1.0 - share) * (ess[i] - 1) / freedom if freedom > 0 else 0.0
+        if adjusted > CORRELATION_OF_TIES**2:
+            tied = ([*others][i], *(names[k] for k in chosen))
+            measured = {"correlation": np.sqrt(share), "ess": ess[i], "draws": series[..., i].size}
+            found.append(
+                Finding("tie to a weighted sum", tied, measured=measured, remedy=advice(tied, False))
+            )
+    return found
+
+
+def centred(draws: np.ndarray) -> np.ndarray:
+    """(chains * draws, series), each less its mean within the chain."""
+    a = np.asarray(draws, float)
+    return (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
+
+
+def regression(x: np.ndarray, y: np.ndarray, most: int) -> tuple[list[int], float]:
+    """The columns of x (n, m) that together explain most of y (n,), found one by one, and their share of it.
+
+    No more are taken than are needed for a correlation above `CORRELATION_OF_TIES`.
+    """
+    chosen: list[int] = []
+    left, share = y, 0.0
+    norms = np.sqrt((x**2).sum(axis=0))
+    while len(chosen) < min(most, x.shape[1]) and share <= CORRELATION_OF_TIES**2:
+        fit = np.abs(x.T @ left) / np.where(norms == 0, np.inf, norms)
+        fit[chosen] = -1.0
+        chosen.append(int(fit.argmax()))
+        weights = np.linalg.lstsq(x[:, chosen], y, rcond=None)[0]
+        left = y - x[:, chosen] @ weights
+        share = 1.0 - float(left @ left) / max(float(y @ y), 1e-300)
+    return chosen, share
+
+
+# ---------------------------------------------------------------- ties in the draws of a run
+def slowest(per_chain: Mapping[str, np.ndarray], names: Sequence[str]) -> list[tuple[str, int]]:
+    """[(variable, index of an element)] of the slow elements of some variables, the slowest first.
+
+    Parameters
+    ----------
+    per_chain : {variable: (elements,)}, effective draws of a chain
+    """
+    scores = [
+        (float(of[i]), name, int(i))
+        for name in names
+        for of in [per_chain.get(name, np.zeros(0))]
+        for i in np.flatnonzero(slow(of))
+    ]
+    return [(name, i) for _, name, i in sorted(scores)][:MOST]
+
+
+def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+    return [sentence(tie) for tie in found[:SHOWN]]
+
+
+@check(place=80, say=said)
+def ties_of_run(facts: Facts) -> list[Finding]:
+    """Ties among the counts of a model, and between counts and continuous variables.
+
+    The counts are the discrete scalars and the sums of discrete vectors; of a vector whose sum is not tied
+    its slowest elements are compared in a second pass. Variables that are summed out, which have
+    probabilities, are drawn anew in each draw.
+    """
+    if not facts.compared:
+        return []
+    model, posterior = facts.model, facts.posterior
+    summed = set(facts.tree["probabilities"].data_vars) if "probabilities" in facts.tree.children else set()
+    free = [name for name in facts.free if posterior[name].size]
+    draws = {name: posterior[name].data for name in free}
+    axes = {name: labels_in_draws(posterior[name]) for name in free}
+    nominal = {name for name in facts.discrete if name in draws and is_nominal(model, name)}
+    apart = summed | in_equations(model)
+    discrete = [name for name in facts.discrete if name in draws and name not in apart]
+    # the values of a nominal variable are names and not counts, unless there are only 0 and 1
+    counted = [name for name in discrete if name not in nominal or draws[name].max() < 2]
+    sums = {called(name, axes[name]): total(draws[name]) for name in counted}
+    variable = {called(name, axes[name]): name for name in counted}
+
+    def slow_series(names: Sequence[str]) -> dict[str, np.ndarray]:
+        worst = slowest(facts.per_chain, names)
+        variable.update({called(name, axes[name], i): name for name, i in worst})
+        return {called(name, axes[name], i): element_of(draws[name], i) for name, i in worst}
+
+    def advice(series: Sequence[str], two_valued: bool) -> str:
+        names = list(dict.fromkeys(variable[s] for s in series))
+        return facts.remedies.of_tie([name for name in names if name in counted], two_valued)
+
+    others = slow_series([name for name in free if draws[name].dtype.kind == "f"])
+    found = ties(sums, others, advice)
+    named = {name for tie in found for name in tie.names}
+    vectors = [name for name in counted if draws[name].ndim > 2]
+    elements = slow_series([name for name in vectors if called(name, axes[name]) not in named])
+    rows = {
+        called(name, axes[name], i): (name, i // draws[name].shape[-1])
+        for name in discrete
+        if fixed_sums(model[name]) is not None
+        for i in range(int(np.prod(draws[name].shape[2:])))
+    }
+    found += ties(elements, others, advice, rows)
+    if not found:
+        all_of = {}
+        for name in facts.discrete:
+            if name in draws and name not in nominal | summed:
+                for i in range(min(int(np.prod(draws[name].shape[2:])), MOST)):
+                    variable[series := called(name, axes[name], i)] = name
+                    all_of[series] = element_of(draws[name], i)
+        found += weighted_sums(all_of, others, advice)
+    return found
+
+
+def in_equations(model: pm.Model) -> set[str]:
+    """Discrete variables that are tied by linear equations, which the model says itself."""
+    try:
+        equations = equations_of(model, [str(v.name) for v in model.discrete_value_vars])
+    except ValueError:  # one that no step moves along; it is sampled as any other term
+        return set()
+    return {name for e in equations for name in e.coefficients}
+
+
+def total(draws: np.ndarray) -> np.ndarray:
+    """(chains, draws) sums over all elements."""
+    return draws.sum(axis=tuple(range(2, draws.ndim)), dtype=float)
+
+
+def element_of(draws: np.ndarray, i: int) -> np.ndarray:
+    """(chains, draws), element i of the raveled variable."""
+    index: tuple[Any, ...] = (
+        (slice(None), slice(None), *np.unravel_index(i, draws.shape[2:])) if draws.ndim > 2 else ()
+    )
+    return draws[index]

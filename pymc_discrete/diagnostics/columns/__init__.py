@@ -1,0 +1,1 @@
+"""The columns of `pmd.summary`: a file for each new one, registered by `statistics.batch.column`."""

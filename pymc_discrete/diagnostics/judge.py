@@ -1,0 +1,269 @@
+"""The facts of each discrete variable of a result: statistics, what is known beside draws, labels, verdicts.
+
+The table, the log and the plots read these, so that no two of them can say different things of an element.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, lp_of, posterior_of
+from pymc_discrete.diagnostics.known.leaving import Leaving
+from pymc_discrete.diagnostics.known.stored import known_of
+from pymc_discrete.diagnostics.labels.agreement import in_one_order, orders_of, relabelled
+from pymc_discrete.diagnostics.registration import import_files
+from pymc_discrete.diagnostics.statistics.batch import COLUMNS, Batch
+from pymc_discrete.diagnostics.statistics.movement import Movement, moves_of, stretches_of
+from pymc_discrete.diagnostics.statistics.rhat import categorical_rhat
+from pymc_discrete.diagnostics.thresholds import SHARE_THAT_MIXES
+from pymc_discrete.diagnostics.verdicts import (
+    Decided,
+    decided,
+    effective_per_chain,
+    in_modes,
+    seldom,
+    slow,
+    too_few_moves,
+)
+from pymc_discrete.runtime.names import alike
+
+import_files("pymc_discrete.diagnostics.columns")
+
+FEW = 8  # each of up to so many values, not further from 0, has a column; others are taken for counts
+
+
+class Measured(NamedTuple):
+    """Statistics of the draws of one variable.
+
+    Attributes
+    ----------
+    columns : {column of `summary`: (elements,)}
+    movement : Movement
+    """
+
+    columns: dict[str, np.ndarray]
+    movement: Movement
+
+    @property
+    def unclear(self) -> bool:
+        """Whether what is known beside the draws matters to what is said of some element."""
+        return bool((seldom(self.movement) | in_modes(self.columns["rhat"])).any())
+
+
+class Judged(NamedTuple):
+    """All facts of one variable.
+
+    Attributes
+    ----------
+    columns : {column of `summary`: (elements,)}, the verdict among them
+    movement : Movement
+    decided : Decided
+    known : what the result has beside its draws, such as conditional probabilities
+    orders : (chains, K) int, permutations of its labels to those of chain 0, if they make the chains agree
+    switch : whether labels are permuted within chains
+    """
+
+    columns: dict[str, np.ndarray]
+    movement: Movement
+    decided: Decided
+    known: Leaving | None = None
+    orders: np.ndarray | None = None
+    switch: bool = False
+
+
+class Judge:
+    """Finds the facts of discrete variables.
+
+    Parameters
+    ----------
+    idata : DataTree with a group posterior, or Dataset
+    names : of all discrete variables that are drawn; by default as `posterior_of` finds them
+    columns : {variable: the values whose probabilities have a column, or None for a count}, if it is not as
+        in a table of one variable
+    """
+
+    def __init__(
+        self,
+        idata: Any,
+        names: list[str] | None = None,
+        columns: Mapping[str, np.ndarray | None] | None = None,
+    ):
+        tree = idata if isinstance(idata, xr.DataTree) else None
+        self.all = idata if tree is None else tree["posterior"].to_dataset()
+        self.groups = {} if tree is None else {str(n): tree[n].to_dataset() for n in tree.children}
+        self.names, self._columns = names, columns or {}
+        lp = None if tree is None else lp_of(tree)
+        self.lp = np.zeros((self.all.sizes["chain"], 1)) if lp is None else lp
+        self._measured: dict[str, Measured] = {}
+        self._orders: dict[tuple[str, ...], np.ndarray | None] = {}
+
+    def draws(self, name: str) -> xr.DataArray:
+        """(chain, draw, ...), the draws of a variable."""
+        return self.all[name].transpose("chain", "draw", ...)
+
+    def measured(self, name: str) -> Measured:
+        """The statistics of a variable's draws, without what else the result has."""
+        if name not in self._measured:
+            draws = self.draws(name)
+            there = name in self._columns
+            values = (self._columns if there else values_with_columns(draws.to_dataset(name=name)))[name]
+            self._measured[name] = measured(checked(draws.data), values)
+        return self._measured[name]
+
+    def of(self, name: str, conditionals: xr.Dataset | None = None) -> Judged:
+        """The facts of a variable.
+
+        Parameters
+        ----------
+        conditionals : in the place of that group of the result
+        """
+        columns, movement = self.measured(name)
+        if not columns:  # a variable without elements
+            return Judged(columns, movement, decided(movement, np.zeros(0), np.zeros(0)))
+        groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
+        known = known_of(groups, name, self.all.sizes["chain"])
+        # a standard error means nothing if the share of a value rests on a few moves
+        few = too_few_moves(movement, known)
+        unsure = {c: np.where(few, np.nan, a) for c, a in columns.items() if c.startswith("mcse")}
+        ess = np.where(few, np.fmin(columns["ess"], movement.stretches.sum(axis=0)), columns["ess"])
+        facts = movement, columns["rhat"], ess, known
+        observed, orders, switch = self.observed(name), None, False
+        found = decided(*facts, observed=observed)
+        if np.isin(found.verdict, ("apart", "stuck", "slow")).any():
+            orders, switch = self.labels(name)
+            agree = None
+            if orders is not None:
+                same = relabelled(orders, movement.begin)
+                agree = (same == same[0]).all(axis=0)
+            found = decided(*facts, agree, switch, observed)
+        columns = {**columns, **unsure, "ess": ess, "verdict": found.verdict}
+        return Judged(columns, movement, found, known, orders, switch)
+
+    def labels(self, name: str) -> tuple[np.ndarray | None, bool]:
+        """Permutations that make the labels of all chains agree, and whether labels switch within chains."""
+        orders, data = self.orders(name), self.draws(name).data
+        return orders, orders is None and data.ndim > 2 and labels_switch(data, self.lp)
+
+    def orders(self, name: str) -> np.ndarray | None:
+        """(chains, K) int, permutations that make the labels of all chains agree, or None.
+
+        Scalars that are named alike (`z0`, `z1`, ...) share their labels.
+        """
+        group: tuple[str, ...] = (name,)
+        if self.draws(name).ndim == 2:
+            scalars = [n for n in self.discrete if self.all[n].ndim == 2]
+            group = next((tuple(names) for names in alike(scalars) if name in names), group)
+        if group not in self._orders:
+            self._orders[group] = orders_of([self.draws(n).data for n in group], self.lp)
+        return self._orders[group]
+
+    @property
+    def discrete(self) -> list[str]:
+        """The discrete variables that are drawn."""
+        if self.names is not None:
+            return self.names
+        recorded = self.all.attrs.get(DISCRETE)
+        return json.loads(recorded) if recorded else [str(n) for n in posterior_of(self.all).data_vars]
+
+    def observed(self, name: str) -> np.ndarray | None:
+        """(elements,) bool, which elements of a variable are data, beside those that were missing."""
+        missing = f"{name}_unobserved"
+        if missing not in self.all:
+            return None
+        data = self.groups.get("observed_data", xr.Dataset()).get(f"{name}_observed")
+        whole, drawn = self.measured(name).movement, self.measured(missing).movement
+        return in_between(whole, drawn, None if data is None else data.data.ravel())
+
+
+def measured(draws: np.ndarray, values: np.ndarray | None) -> Measured:
+    """The statistics of draws (chains, draws, ...), with a column for each of the values, if any."""
+    nothing = np.zeros((0, len(draws)), int)
+    columns: dict[str, list[np.ndarray]] = {}
+    begin, moves, stretches = [nothing], [nothing], [nothing]
+    for x in batches(draws):
+        batch = Batch(x, values)
+        for column in COLUMNS:
+            for name, of_sites in column.values(batch).items():
+                columns.setdefault(name, []).append(of_sites)
+        begin.append(x[..., 0])
+        moves.append(moves_of(x))
+        stretches.append(stretches_of(x))
+    of_all = [np.concatenate(a).T for a in (begin, moves, stretches)]
+    movement = Movement(of_all[0], of_all[1], of_all[2], draws.shape[1])
+    return Measured({name: np.concatenate(parts) for name, parts in columns.items()}, movement)
+
+
+def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.ndarray | None:
+    """(elements,) bool, which elements of a variable are data: those that are not drawn, in the same order.
+
+    Parameters
+    ----------
+    whole, drawn : of the variable, and of its elements that are drawn
+    data : (elements,) the other elements, if they are known
+
+    Returns
+    -------
+    None where the elements do not fit.
+    """
+    of_whole, of_drawn = (np.concatenate([m.begin, m.moves]).T for m in (whole, drawn))
+    still = whole.still
+    # after each element, how many of those before it may be drawn, and whether it is the last of these
+    reached: list[dict[int, bool]] = [{0: False}]
+    for i, element_of_whole in enumerate(of_whole):
+        after: dict[int, bool] = {}
+        for u in reached[-1]:
+            if u < len(of_drawn) and (element_of_whole == of_drawn[u]).all():
+                after[u + 1] = True
+            if still[i] and (data is None or (i - u < len(data) and whole.begin[0, i] == data[i - u])):
+                after.setdefault(u, False)
+        reached.append(after)
+    u = len(of_drawn)
+    if u not in reached[-1]:
+        return None
+    observed = np.ones(len(of_whole), bool)
+    for i in range(len(of_whole), 0, -1):
+        # where both fit, what stood before must be reachable
+        if reached[i][u] and u - 1 in reached[i - 1]:
+            observed[i - 1], u = False, u - 1
+    return observed
+
+
+def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
+    """Whether the draws (chains, draws, ...) mix once the labels of each of them are permuted.
+
+    lp : (chains, draws) float, log densities, nats
+    """
+    permuted = in_one_order(data, lp)
+    if permuted is None:
+        return False
+    rhat = categorical_rhat(permuted)
+    mixes = ~slow(effective_per_chain(np.inf, rhat[~np.isnan(rhat)], len(data)))
+    return bool(mixes.mean() >= SHARE_THAT_MIXES)
+
+
+def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
+    """{variable: the values whose probabilities have a column}, None for a count.
+
+    A table is not made wider, by columns that are nan in all other rows, for a Deterministic such as a sum.
+    """
+    found = {str(name): values_of(checked(draws.data)) for name, draws in posterior.data_vars.items()}
+    few = {name: v for name, v in found.items() if len(v) <= FEW and (abs(v) <= FEW).all()}
+    drawn = set(json.loads(posterior.attrs[DISCRETE])) if DISCRETE in posterior.attrs else set(found)
+    of_drawn = [v for name, v in few.items() if name in drawn]
+    if of_drawn:
+        usual = np.unique(np.concatenate([[0, 1], *of_drawn]))
+        few = {name: v for name, v in few.items() if name in drawn or np.isin(v, usual).all()}
+    return {name: few.get(name) for name in found}
+
+
+def values_of(data: np.ndarray) -> np.ndarray:
+    """The values in draws (chains, draws, ...), ascending; of many only the first `FEW` and one more."""
+    values = np.zeros(0, int)
+    for x in batches(data):
+        values = np.union1d(values, counted(x).values)
+        if len(values) > FEW:
+            break
+    return values

@@ -1,0 +1,46 @@
+"""Draws of what belongs to labels, such as means of components, with the labels in one order."""
+
+from collections.abc import Sequence
+from itertools import chain, combinations
+
+import numpy as np
+
+from pymc_discrete.diagnostics.thresholds import FEWEST_EFFECTIVE
+from pymc_discrete.diagnostics.verdicts import effective_per_chain, slow
+
+COMPARED = 200  # so many elements of what may belong to labels are compared between chains
+
+
+def in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:
+    """Draws (chains, draws, ...) of a parameter, with its components in the order of relabelled labels.
+
+    Which axes are of components is not known: those of K elements are, if permuted along them the draws have
+    more effective draws. Draws that mix well as they are stay as they are.
+
+    Parameters
+    ----------
+    to_new : [(chains, 1 or draws, K) int, the new label of each label], one array for each variable of labels
+    """
+    best, most = draws, effective(draws)
+    for new in to_new if slow(most) else []:
+        axes = [axis for axis in range(2, draws.ndim) if draws.shape[axis] == new.shape[2]]
+        for chosen in chain.from_iterable(combinations(axes, n) for n in range(1, len(axes) + 1)):
+            permuted = draws
+            for axis in chosen:
+                others = tuple(i for i in range(2, draws.ndim) if i != axis)
+                permuted = np.take_along_axis(permuted, np.expand_dims(np.argsort(new, axis=2), others), axis)
+            if (found := effective(permuted)) > most:
+                best, most = permuted, found
+    return best
+
+
+def effective(draws: np.ndarray) -> np.ndarray:
+    """Effective draws of a chain, of those that are needed, a mean over elements of (chains, draws, ...)."""
+    from arviz_stats.base import array_stats  # imported only here, as that takes long
+
+    flat = draws.reshape(*draws.shape[:2], -1)
+    flat = flat[..., np.unique(np.linspace(0, flat.shape[2] - 1, COMPARED).astype(int))]
+    ess = array_stats.ess(flat, chain_axis=0, draw_axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of an element that never moves
+        rhat = array_stats.rhat(flat, chain_axis=0, draw_axis=1)
+    return np.minimum(effective_per_chain(ess, rhat, len(draws)), FEWEST_EFFECTIVE).mean()

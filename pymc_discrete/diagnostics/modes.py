@@ -1,0 +1,79 @@
+"""What to do where chains are in different modes."""
+
+from collections.abc import Sequence
+
+from pymc_discrete.diagnostics.facts import Facts
+from pymc_discrete.diagnostics.known.leaving import Leaving
+from pymc_discrete.diagnostics.labels.agreement import equally_probable
+from pymc_discrete.model.support import is_nominal
+from pymc_discrete.runtime.names import shown
+
+
+def of_modes(facts: Facts, names: Sequence[str], several: bool) -> str:
+    """What to do about variables whose chains are in different modes.
+
+    Parameters
+    ----------
+    several : whether they have several sites, which might change together
+    """
+    means = ", ".join(f"{mean:.1f}" for mean in facts.lp.mean(axis=1))
+    alike = equally_probable(facts.lp)
+    if alike:
+        text = (
+            f"All chains have the same mean lp up to its Monte Carlo error ({means}): no mode is better, and "
+            "their shares are those of the starts and not of the posterior. "
+        )
+    else:
+        text = (
+            f"The mean lp of each chain: {means}. The shares of the modes are those of the starts and not of "
+            "the posterior. "
+        )
+    known = [facts.judged[name].known for name in names]
+    held = [(name, of) for name, of in zip(names, known, strict=True) if of is not None and of.is_alone.any()]
+    if held:
+        return text + of_models(repr(held[0][0]), held[0][1])
+    if all(of is not None and (of.joint or of.summed) for of in known):
+        best = "" if alike else "Pass initvals= of the continuous variables in the mode with the highest. "
+        is_drawn = "is" if len(names) == 1 else "are"
+        return (
+            f"{text}The chains are in different modes of the variables beside {shown(names)}, which "
+            f"{is_drawn} drawn exactly given these, so that no other step helps. {best}If modes differ by "
+            "the order of states only, constrain it (transform=pm.distributions.transforms.ordered, with an "
+            "initval= in increasing order)"
+        )
+    if not several:
+        return f"{text}Draw more{or_summed_out(facts, names)}"
+    step = facts.remedies.several_sites(names)
+    if not step.startswith("pmd.FlowStep"):
+        step = (
+            f"another step, that moves sites together ({step}), or pmd.FlowStep, whose flow is fitted to "
+            "these draws"
+        )
+    return f"{text}If more draws do not join them, try {step}"
+
+
+def of_models(name: str, known: Leaving) -> str:
+    """The remedy where a discrete variable and continuous ones keep each other where they are."""
+    unused = ""
+    if known.unused:
+        several = len(known.unused) > 1
+        does, wanders = ("do", "wander over their priors") if several else ("does", "wanders over its prior")
+        unused = (
+            f"{shown(known.unused)} {does} not enter the likelihood where a chain ended and {wanders}: "
+            f"{name} chooses among models. "
+        )
+    return (
+        f"{unused}How probable its values are, pmd.log_evidence tells, of the model with each of them: "
+        f"pmd.log_evidence(pm.observe(model, {{{name}: value}}))"
+    )
+
+
+def or_summed_out(facts: Facts, names: Sequence[str]) -> str:
+    """The end of a sentence: to sum out those of these variables that are counts, if that is possible."""
+    known = {name: facts.judged[name].known for name in names}
+    sampled = [name for name, of in known.items() if of is None or not of.summed]
+    counts = [name for name in sampled if not is_nominal(facts.model, name)]
+    if not counts or not facts.remedies.can_be_summed_out(counts):
+        return ""
+    them = "it" if len(counts) == 1 else "them"
+    return f", or sum {them} out while NUTS moves: pmd.sample(collapse=[{shown(counts)}])"

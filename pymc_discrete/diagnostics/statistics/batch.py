@@ -1,0 +1,95 @@
+"""A batch of elements of a variable, and the columns of `pmd.summary` that are computed of it.
+
+A column is a function of a `Batch`, registered by `column`, in a file of the folder `columns`: each file
+there is found without being named elsewhere.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_discrete.diagnostics.draws import Counts, counted
+from pymc_discrete.diagnostics.statistics.effective import ess_of_indicators
+from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicators
+
+
+class Batch:
+    """Draws of some elements of a variable, and what several columns need of them, each computed once.
+
+    Parameters
+    ----------
+    x : (sites, chains, draws) int
+    values : the values of the variable, if each has a column; None for a count
+    """
+
+    def __init__(self, x: np.ndarray, values: np.ndarray | None = None):
+        self.x, self.values = x, values
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How often each site has each value."""
+        return counted(self.x)
+
+    @cached_property
+    def indicators(self) -> Indicators:
+        """The indicators by which the sites are judged, and those of all values that have a column."""
+        return indicators(self.counts, every=self.values is not None)
+
+    @cached_property
+    def ess_of_indicators(self) -> np.ndarray:
+        """(rows,) float, the effective number of draws of each of the indicators."""
+        return ess_of_indicators(self.x, self.indicators)
+
+    @cached_property
+    def errors(self) -> np.ndarray:
+        """(sites, V) float, Monte Carlo standard errors of the probabilities; nan without an ESS."""
+        p, found = self.counts.p, self.indicators
+        errors = np.full(p.shape, np.nan)
+        single = found.first == found.last
+        site, k, n = found.site[single], found.first[single], self.ess_of_indicators[single]
+        errors[site, k] = np.sqrt(p[site, k] * (1.0 - p[site, k]) / n)
+        # of a site with two values the other indicator is 1 less this one
+        two = (p > 0).sum(axis=1) == 2
+        error = np.where(np.isnan(errors), 0.0, errors).max(axis=1)
+        return np.where(two[:, None] & (p > 0), error[:, None], errors)
+
+
+type Compute = Callable[[Batch], np.ndarray] | Callable[[Batch], dict[str, np.ndarray]]
+
+
+class Column(NamedTuple):
+    """A column of `pmd.summary`, or several that are computed together.
+
+    Attributes
+    ----------
+    names : as a page has them, such as "P(k), mcse P(k)"
+    meaning : in a few words, for the page and the docstring
+    of : function of a `Batch`, which returns the column (sites,), or {name: column} of several
+    """
+
+    names: str
+    meaning: str
+    of: Compute
+
+    def values(self, batch: Batch) -> dict[str, np.ndarray]:
+        """{name: column (sites,)}"""
+        found = self.of(batch)
+        return found if isinstance(found, dict) else {self.names: found}
+
+
+COLUMNS: list[Column] = []  # in the order of their registration
+
+
+def column(names: str, meaning: str) -> Callable[[Compute], Compute]:
+    """Register a function of a `Batch` as a column of `pmd.summary`, see `Column`.
+
+    A column whose name begins with "mcse" is nan where so few moves were seen that no error can be told.
+    """
+
+    def register(of: Compute) -> Compute:
+        COLUMNS.append(Column(names, meaning, of))
+        return of
+
+    return register

@@ -1,0 +1,77 @@
+"""How often, and in which chains, elements of discrete variables move."""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_discrete.diagnostics.draws import batches, per_element
+from pymc_discrete.diagnostics.thresholds import STRETCHES
+
+
+class Movement(NamedTuple):
+    """How the elements of a variable moved.
+
+    Attributes
+    ----------
+    begin : (chains, elements) int, the first values
+    moves : (chains, elements) int, how many draws differ from the one before
+    stretches : (chains, elements) int, in how many of ten stretches of equal length it moved
+    draws : number of draws of a chain
+    """
+
+    begin: np.ndarray
+    moves: np.ndarray
+    stretches: np.ndarray
+    draws: int
+
+    @property
+    def chains(self) -> int:
+        """Number of chains."""
+        return len(self.moves)
+
+    @property
+    def immobile(self) -> np.ndarray:
+        """(elements,) bool, which moved in no chain."""
+        return (self.moves == 0).all(axis=0)
+
+    @property
+    def still(self) -> np.ndarray:
+        """(elements,) bool, which have one value in all draws."""
+        return self.immobile & (self.begin == self.begin[0]).all(axis=0)
+
+
+def moved(data: Any, var_names: str | list[str] | None = None) -> Any:
+    """The share of draws of each element that differ from the draw before.
+
+    Parameters
+    ----------
+    data : array (chains, draws, ...) of integers, DataArray, Dataset, or DataTree with a group posterior
+    var_names : names of discrete variables of a Dataset or DataTree; all of them by default
+
+    Returns
+    -------
+    What was given without the axes of chains and draws, from 0 to 1
+    """
+    return per_element(lambda x: moves_of(x).mean(axis=1) / (x.shape[2] - 1), data, var_names)
+
+
+def any_moved(draws: np.ndarray) -> float:
+    """The share of draws (chains, draws, ...) in which any element differs from the draw before."""
+    changed = np.zeros((draws.shape[0], draws.shape[1] - 1), bool)
+    for x in batches(draws):
+        changed |= (x[..., 1:] != x[..., :-1]).any(axis=0)
+    return float(changed.mean())
+
+
+def moves_of(x: np.ndarray) -> np.ndarray:
+    """(sites, chains) int, how many draws of x (sites, chains, draws) differ from the one before."""
+    return np.count_nonzero(x[..., 1:] != x[..., :-1], axis=2)
+
+
+def stretches_of(x: np.ndarray) -> np.ndarray:
+    """(sites, chains) int, in how many of `STRETCHES` parts of x (sites, chains, draws) some draw moved."""
+    changed = x[..., 1:] != x[..., :-1]
+    ends = np.linspace(0, changed.shape[2], STRETCHES + 1).astype(int)
+    parts = [changed[..., a:b].any(axis=2) for a, b in pairwise(ends)]
+    return np.sum(parts, axis=0)

@@ -1,0 +1,68 @@
+"""All numbers by which draws are judged, each with its reason; no other file has one of its own.
+
+Numbers that say how much is computed at once, how many draws are looked at, or how many names a message has,
+decide nothing about draws, and stand where they are used.
+"""
+
+# ---------------------------------------------------------------- how many draws anything is said of
+# Halves of a chain must have two draws each for a variance within them.
+FEWEST_DRAWS = 4
+FEWEST_DRAWS_OF_R_STAR = (
+    10  # a classifier learns from 70 % of each half of a chain: from three draws at least
+)
+# Draws of a chain from which R-hat, ESS and elements that never moved are reported: PyMC's own checks begin
+# there, and elements that move in each 20th draw stood still by chance in fewer.
+ENOUGH_DRAWS = 100
+
+# ---------------------------------------------------------------- slow mixing
+# Vehtari et al. 2021, and PyMC's own warnings: a larger R-hat, or fewer effective draws of each chain.
+LARGEST_RHAT = 1.01
+FEWEST_EFFECTIVE = 100
+# R-hat from which chains are taken to be in different modes: means of two chains lie 2 standard deviations
+# apart then, where those of slow chains overlap.
+RHAT_OF_MODES = 1.5
+# The indicators 1[z = k] of values whose probability is within these are those that must mix: of rarer ones
+# there are so few visits that their R-hat and ESS are noise.
+RARE_VALUE, COMMON_VALUE = 0.05, 0.95
+
+# ---------------------------------------------------------------- elements that hardly move, or never
+# If more moves than this are expected, none at all is no coincidence: its probability is below e^-7, or 1 in
+# 1,100.
+SURELY_MOVES = 7.0
+# If fewer moves than this are expected in a chain, an element that did move did so while the other unknowns
+# had other values than now.
+HARDLY_MOVES = 1e-3
+# If all other values of an element together have a smaller probability, given everything else, a run of any
+# usual length does not see them.
+IMPROBABLE = 1e-9
+# A chain is cut into so many stretches, and it is counted in how many of them an element moved: moves in
+# clumps count once, and 1 in 10 is enough to tell a chain that stands still from one that moves.
+STRETCHES = 10
+# Log odds at different states of the other unknowns are equal if they differ by less than this, in nats, or
+# by less than this share of themselves: rounding in 32 bits.
+EQUAL_ODDS, EQUAL_ODDS_SHARE = 1e-3, 1e-5
+# In one of so many of these states at least the value of an element must be possible: else too few are left.
+POSSIBLE_IN_ONE_OF = 4
+INFINITE = 1e100  # no quantity of a model is as large; a draw beyond it has gone to infinity
+
+# ---------------------------------------------------------------- ties
+# Correlation from which two quantities are tied: one explains 81 % of the variance of the other, and a step
+# that moves one alone goes less than half as far.
+CORRELATION_OF_TIES = 0.9
+
+# ---------------------------------------------------------------- labels
+# Two chains agree if the mean total variation distance of their labels is at most this.
+CHAINS_AGREE = 0.1
+# A permutation must halve what differs: the best of many makes draws of any variable somewhat more alike.
+LEFT_BY_PERMUTATION = 0.5
+# Of fewer sites, or fewer for each label, some permutation fits by chance.
+FEWEST_SITES, FEWEST_SITES_PER_LABEL = 10, 3
+# Means of log densities are equal if they differ by at most so many standard errors and so many nats more.
+EQUAL_MEANS_ERRORS, EQUAL_MEANS_NATS = 4.0, 0.1
+# Share of elements that must mix once labels are permuted: of hundreds, a few do not by chance.
+SHARE_THAT_MIXES = 0.95
+
+# ---------------------------------------------------------------- the chi-square test
+# Effective draws of each chain, and of each category, that a p-value needs: with fewer the distribution of
+# the statistic is not chi-square (Cochran's rule for the categories).
+FEWEST_EFFECTIVE_OF_P, FEWEST_EFFECTIVE_OF_CATEGORY = 50, 5
