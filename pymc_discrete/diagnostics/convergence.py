@@ -8,7 +8,7 @@ from pymc.stats.convergence import SamplerWarning, log_warnings
 from xarray import DataTree
 
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import CHECKS
+from pymc_discrete.diagnostics.findings import CHECKS, Check
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.registration import import_files
 from pymc_discrete.runtime.names import shown
@@ -16,6 +16,11 @@ from pymc_discrete.runtime.names import shown
 import_files("pymc_discrete.diagnostics.checks")
 
 _log = logging.getLogger("pymc.discrete")
+
+
+def in_order() -> list[tuple[str, Check]]:
+    """All checks, in the order of their lines."""
+    return sorted(CHECKS.items(), key=lambda item: item[1].place)
 
 
 def check_convergence(
@@ -39,7 +44,7 @@ def check_convergence(
     used : {discrete variable: the step that draws it, as `JaxStep.described` has it}
     """
     facts = Facts(tree, model, leaving, used)
-    for name, check in sorted(CHECKS.items(), key=lambda item: item[1].place):
+    for name, check in in_order():
         if facts.draws == 1 and not check.of_one_draw:
             continue
         found = check.find(facts)

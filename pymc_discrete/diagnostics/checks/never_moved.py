@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check, elements_in_words
+from pymc_discrete.diagnostics.findings import Finding, Row, chains_in_words, check, elements_in_words
 from pymc_discrete.diagnostics.judge import Judged
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.modes import of_models, of_modes
@@ -50,7 +50,37 @@ def predicate(found: Finding, facts: Facts) -> str:
             return f"has elements that never moved, {elements_in_words(found, facts)}: {found.remedy}."
 
 
-@check(place=70, say=said)
+@check(
+    place=70,
+    say=said,
+    rows=[
+        Row(
+            "`'z' disagrees between chains: ... never moved within a chain and differ from chain to chain`",
+            "the chains are in different modes. The shares of modes are those of the starts, also where all "
+            "have the same mean lp",
+            "a step that moves sites together, `PathAuxiliary(path_length=5, recompute=True)`; where z is "
+            "summed out or drawn as a whole no step helps: an order of the states, where modes differ by "
+            "that only",
+        ),
+        Row(
+            "`'k' never moved ...` (of all chains in `pmd.sample`, of each chain in `pm.sample`)",
+            "what the message says of the conditional: other values are impossible or next to it given "
+            "everything else, or they are probable and the step cannot get there. Nothing is said of a site "
+            "with one value, of one whose other values are improbable wherever the rest of the model is, of "
+            "other values so rare that none was to be expected, and of sites that do not depend on one "
+            "another, which share the continuous variables that they depend on. Of variables that are summed"
+            " out it is `'k' has the same value in all draws`",
+            "other `initvals=`, `PathAuxiliary(path_length=5, recompute=True)`",
+        ),
+        Row(
+            "`... given where 'mu' is, other values are improbable, but 'k' need not be certain: 'mu' holds "
+            "it there ... 'mu[0]' does not enter the likelihood ...: 'k' chooses among models`",
+            "a parameter that the chosen model does not have follows its prior, where the other model is "
+            "improbable; so chains hardly ever change the model",
+            "[`pmd.log_evidence`](evidence.md) of each model",
+        ),
+    ],
+)
 def never_moved(facts: Facts) -> list[Finding]:
     return [one for name, of in facts.judged.items() for one in of_variable(facts, name, of)]
 
