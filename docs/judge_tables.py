@@ -3,6 +3,7 @@
 python docs/judge_tables.py  # writes both, from the columns and checks that are registered
 """
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,8 +21,11 @@ def columns() -> str:
 
 
 def messages() -> str:
-    """What the checks of a run say, in the order of the log."""
-    rows = [(row.message, row.meaning, row.remedy) for _, check in in_order() for row in check.rows]
+    """What the checks of a run say, in the order of the log, as their docstrings have it."""
+    texts = [" ".join((check.find.__doc__ or "").split()) for _, check in in_order()]
+    rows = [
+        row.split(" | ") for text in texts for row in re.findall(r"\| (.*? \| .*? \| .*?) \|(?: |$)", text)
+    ]
     return table(("message", "what it means", "what to do"), rows)
 
 

@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     elements : {variable: (elements,) bool}, which elements, where it is not about whole variables
     measured : {quantity: what was measured}
     chains : in which chains, where it is not about all
-    remedy : what to do, in words that end a sentence or are one
+    remedy : what to do, and why, in words that end a sentence or are one
     """
 
     kind: str
@@ -43,14 +43,6 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-class Row(NamedTuple):
-    """What the page on tuning says of a line of the log."""
-
-    message: str
-    meaning: str
-    remedy: str
-
-
 class Check(NamedTuple):
     """A check.
 
@@ -59,27 +51,27 @@ class Check(NamedTuple):
     find : facts -> findings
     say : (findings, facts) -> lines of the log
     place : lines of a lower place come first; nothing else depends on it
-    rows : what the page on tuning says of its lines, where docs/judge_tables.py writes it
     of_one_draw : whether a single draw of each chain is enough
     """
 
     find: Find
     say: Say
     place: int
-    rows: Sequence[Row] = ()
     of_one_draw: bool = False
 
 
 CHECKS: dict[str, Check] = {}  # by the names of their functions
 
 
-def check(
-    place: int, say: Say, rows: Sequence[Row] = (), of_one_draw: bool = False
-) -> Callable[[Find], Find]:
-    """Register a function that makes findings of facts, see `Check`."""
+def check(place: int, say: Say, of_one_draw: bool = False) -> Callable[[Find], Find]:
+    """Register a function that makes findings of facts, see `Check`.
+
+    Its docstring has what the page on tuning says of its lines: rows of Markdown, "| message | what it means
+    | what to do |", which docs/judge_tables.py writes there.
+    """
 
     def register(find: Find) -> Find:
-        CHECKS[find.__name__] = Check(find, say, place, rows, of_one_draw)
+        CHECKS[find.__name__] = Check(find, say, place, of_one_draw)
         return find
 
     return register

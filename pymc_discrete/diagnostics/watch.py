@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType
 
-from pymc_discrete.diagnostics.checks.never_moved import why_still
+from pymc_discrete.diagnostics.checks.never_moved import all_still
 from pymc_discrete.diagnostics.checks.ties import MOST, called, sentence, ties
 from pymc_discrete.diagnostics.known.leaving import leaving
 from pymc_discrete.diagnostics.remedies import Remedies
@@ -115,17 +115,13 @@ class Watch:
         still = {m.name: self._still[m.start : m.start + m.size] for m in target.space.members if m.size}
         if not any(of_variable.all() for of_variable in still.values()):
             return []
-        by_reason: dict[str, list[str]] = {}
-        known_of = leaving(target, self._model, [point], *self._drawn)
-        for name, known in known_of.items():
-            if not known.several.any() or not still[name][known.several].all():
-                continue
-            words = words_of_still(known, still[name], self.draws)
-            probable, odd = (words == "stuck").any(), unexplained(known, words, self.draws)
-            why = why_still(name, known, probable, odd, self._remedies)
-            if why is not None:
-                by_reason.setdefault(why, []).append(name)
+        names_of: dict[str, list[str]] = {}
+        for name, known in leaving(target, self._model, [point], *self._drawn).items():
+            verdict = words_of_still(known, still[name], self.draws)
+            odd = unexplained(known, verdict, self.draws)
+            if found := all_still(name, known, still[name], verdict, odd, self._remedies):
+                names_of.setdefault(found.remedy, []).append(name)
         return [
             f"{shown(names)} never moved in the {self.draws} draws of a chain: {why}."
-            for why, names in by_reason.items()
+            for why, names in names_of.items()
         ]

@@ -8,7 +8,7 @@ from arviz_base import from_dict
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.convergence import check_convergence, in_order
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import CHECKS, Finding, Row, check
+from pymc_discrete.diagnostics.findings import CHECKS, Finding, check
 from pymc_discrete.diagnostics.judge import COLUMNS
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.statistics.batch import Batch, column
@@ -104,6 +104,7 @@ def test_a_check_and_a_column_take_one_function_each(caplog):
         return [f"The sum of {one.names[0]!r} never changed." for one in found]
 
     def constant_sums(facts):
+        """| `The sum ... never changed` | it is fixed | nothing |"""
         vectors = [n for n in facts.discrete if facts.posterior[n].ndim > 2]
         return [
             Finding("constant sum", (n,)) for n in vectors if np.ptp(facts.posterior[n].data.sum(-1)) == 0
@@ -117,9 +118,7 @@ def test_a_check_and_a_column_take_one_function_each(caplog):
         (np.arange(DRAWS) % 2)[:, None] ^ np.array([0, 1])
     ]
     try:
-        check(place=5, say=said, rows=[Row("`The sum ... never changed`", "it is fixed", "nothing")])(
-            constant_sums
-        )
+        check(place=5, say=said)(constant_sums)
         column("P(back)", "how often a draw is the last but one")(returns)
         check_convergence(tree, model)
         assert caplog.messages[0] == "The sum of 'k' never changed."

@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_discrete.diagnostics.draws import some_elements
 from pymc_discrete.diagnostics.facts import AT_ONCE, Facts
-from pymc_discrete.diagnostics.findings import Finding, Row, check
+from pymc_discrete.diagnostics.findings import Finding, check
 from pymc_discrete.diagnostics.thresholds import INFINITE
 from pymc_discrete.runtime.names import shown
 
@@ -20,19 +20,13 @@ def said(found: Sequence[Finding], facts: Facts) -> list[str]:
     ]
 
 
-@check(
-    place=10,
-    say=said,
-    rows=[
-        Row(
-            "`Draws of 'mu' are infinite, or next to it`",
-            "the posterior is improper: where a state or component has no observation, a flat prior is all "
-            "that is known of its parameters",
-            "a proper prior",
-        ),
-    ],
-)
+@check(place=10, say=said)
 def infinite_draws(facts: Facts) -> list[Finding]:
+    """Variables whose draws are infinite.
+
+    | `Draws of 'mu' are infinite, or next to it` | the posterior is improper: where a state or component has
+    no observation, a flat prior is all that is known of its parameters | a proper prior |
+    """
     continuous = [name for name in facts.free if facts.posterior[name].dtype.kind == "f"]
     gone = [
         name

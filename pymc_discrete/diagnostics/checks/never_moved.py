@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import Finding, Row, chains_in_words, check, elements_in_words
+from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check, elements_in_words
 from pymc_discrete.diagnostics.judge import Judged
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.modes import of_models, of_modes
@@ -50,45 +50,35 @@ def predicate(found: Finding, facts: Facts) -> str:
             return f"has elements that never moved, {elements_in_words(found, facts)}: {found.remedy}."
 
 
-@check(
-    place=70,
-    say=said,
-    rows=[
-        Row(
-            "`'z' disagrees between chains: ... never moved within a chain and differ from chain to chain`",
-            "the chains are in different modes. The shares of modes are those of the starts, also where all "
-            "have the same mean lp",
-            "a step that moves sites together, `PathAuxiliary(path_length=5, recompute=True)`; where z is "
-            "summed out or drawn as a whole no step helps: an order of the states, where modes differ by "
-            "that only",
-        ),
-        Row(
-            "`'k' never moved ...` (of all chains in `pmd.sample`, of each chain in `pm.sample`)",
-            "what the message says of the conditional: other values are impossible or next to it given "
-            "everything else, or they are probable and the step cannot get there. Nothing is said of a site "
-            "with one value, of one whose other values are improbable wherever the rest of the model is, of "
-            "other values so rare that none was to be expected, and of sites that do not depend on one "
-            "another, which share the continuous variables that they depend on. Of variables that are summed"
-            " out it is `'k' has the same value in all draws`",
-            "other `initvals=`, `PathAuxiliary(path_length=5, recompute=True)`",
-        ),
-        Row(
-            "`... given where 'mu' is, other values are improbable, but 'k' need not be certain: 'mu' holds "
-            "it there ... 'mu[0]' does not enter the likelihood ...: 'k' chooses among models`",
-            "a parameter that the chosen model does not have follows its prior, where the other model is "
-            "improbable; so chains hardly ever change the model",
-            "[`pmd.log_evidence`](evidence.md) of each model",
-        ),
-    ],
-)
+@check(place=70, say=said)
 def never_moved(facts: Facts) -> list[Finding]:
+    """Elements that stood still, of each variable.
+
+    | `'z' disagrees between chains: ... never moved within a chain and differ from chain to chain` | the
+    chains are in different modes. The shares of modes are those of the starts, also where all have the same
+    mean lp | a step that moves sites together, `PathAuxiliary(path_length=5, recompute=True)`; where z is
+    summed out or drawn as a whole no step helps: an order of the states, where modes differ by that only |
+
+    | `'k' never moved ...` (of all chains in `pmd.sample`, of each chain in `pm.sample`) | what the message
+    says of the conditional: other values are impossible or next to it given everything else, or they are
+    probable and the step cannot get there. Nothing is said of a site with one value, of one whose other
+    values are improbable wherever the rest of the model is, of other values so rare that none was to be
+    expected, and of sites that do not depend on one another, which share the continuous variables that they
+    depend on. Of variables that are summed out it is `'k' has the same value in all draws` | other
+    `initvals=`, `PathAuxiliary(path_length=5, recompute=True)` |
+
+    | `... given where 'mu' is, other values are improbable, but 'k' need not be certain: 'mu' holds it there
+    ... 'mu[0]' does not enter the likelihood ...: 'k' chooses among models` | a parameter that the chosen
+    model does not have follows its prior, where the other model is improbable; so chains hardly ever change
+    the model | [`pmd.log_evidence`](evidence.md) of each model |
+    """
     return [one for name, of in facts.judged.items() for one in of_variable(facts, name, of)]
 
 
 def of_variable(facts: Facts, name: str, of: Judged) -> list[Finding]:
     """The findings of one variable."""
-    verdict, known, still = of.decided.verdict, of.known, of.movement.still
-    can_move = (verdict != "fixed") & (verdict != "observed")
+    verdict, known = of.decided.verdict, of.known
+    can_move = elements_that_can_move(verdict)
     found = []
 
     def add(kind: str, which: np.ndarray, remedy: str = "", chains: Sequence[int] = ()) -> None:
@@ -99,20 +89,46 @@ def of_variable(facts: Facts, name: str, of: Judged) -> list[Finding]:
         add("apart", apart, of_modes(facts, [name], bool(can_move.sum() > 1)))
     if (stuck := of.decided.stuck_in.any(axis=0)).any():
         add("stuck", stuck, chains=np.flatnonzero(of.decided.stuck_in.any(axis=1)).tolist())
-    if facts.draws < ENOUGH_DRAWS or not can_move.any():
+    if facts.draws < ENOUGH_DRAWS:
         return found
-    probable = still & (verdict == "stuck")
-    if still[can_move].all():
-        why = why_still(name, known, probable.any(), of.decided.unexplained, facts.remedies)
-        if why is not None:
-            summed = known is not None and known.summed
-            add("still, summed out" if summed else "still", still & can_move, why)
-            return found
-    if probable.any():
+    still = of.movement.still
+    if whole := all_still(name, known, still, verdict, of.decided.unexplained, facts.remedies):
+        found.append(whole)
+    elif (probable := still & (verdict == "stuck")).any():
         add("still, though others are probable", probable, why_probable(name, facts.remedies))
     elif known is not None and (held := of.decided.unexplained & known.is_alone).any():
         add("held by a continuous variable", held, held_outside(repr(name), known))
     return found
+
+
+def elements_that_can_move(verdict: np.ndarray) -> np.ndarray:
+    """(elements,) bool, which are drawn and have several possible values, by their verdicts."""
+    return (verdict != "fixed") & (verdict != "observed")
+
+
+def all_still(
+    name: str,
+    known: Leaving | None,
+    still: np.ndarray,
+    verdict: np.ndarray,
+    unexplained: np.ndarray,
+    remedies: Remedies,
+) -> Finding | None:
+    """The finding that no element of a variable moved, in a run or in a chain; None if that is no problem.
+
+    Parameters
+    ----------
+    still, verdict, unexplained : (elements,), see `verdicts`
+    """
+    can_move = elements_that_can_move(verdict)
+    if not can_move.any() or not still[can_move].all():
+        return None
+    why = why_still(name, known, bool((still & (verdict == "stuck")).any()), unexplained, remedies)
+    if why is None:
+        return None
+    kind = "still, summed out" if known is not None and known.summed else "still"
+    measured = {"elements that can move": int(can_move.sum())}
+    return Finding(kind, (name,), {name: still & can_move}, measured, remedy=why)
 
 
 # ---------------------------------------------------------------- why, as part of a sentence

@@ -7,7 +7,7 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc_discrete.diagnostics.checks.ties import called, slowest
 from pymc_discrete.diagnostics.draws import labels_in_draws
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import SHOWN, Finding, Row, check
+from pymc_discrete.diagnostics.findings import SHOWN, Finding, check
 
 
 def said(found: Sequence[Finding], facts: Facts) -> list[SamplerWarning]:
@@ -16,21 +16,14 @@ def said(found: Sequence[Finding], facts: Facts) -> list[SamplerWarning]:
     return [asking_for_tuning(w) for w in warnings] if untuned else warnings
 
 
-@check(
-    place=40,
-    say=said,
-    rows=[
-        Row(
-            "`There were 119 divergences after tuning. Nothing was tuned ...`",
-            "with `tune=0` NUTS keeps the step size it began with",
-            "`tune=1000`. PyMC's own message, after `pm.sample`, says to increase `target_accept`, which "
-            "changes nothing without tuning",
-        ),
-    ],
-    of_one_draw=True,
-)
+@check(place=40, say=said, of_one_draw=True)
 def warnings_of_pymc(facts: Facts) -> list[Finding]:
-    """Divergences, tree depth, R-hat, few effective draws."""
+    """Divergences, tree depth, R-hat, few effective draws.
+
+    | `There were 119 divergences after tuning. Nothing was tuned ...` | with `tune=0` NUTS keeps the step
+    size it began with | `tune=1000`. PyMC's own message, after `pm.sample`, says to increase `target_accept`,
+    which changes nothing without tuning |
+    """
     return [Finding(w.kind.name.lower(), (), measured={"warning": w}) for w in facts.of_pymc.warnings]
 
 
@@ -42,20 +35,14 @@ def said_of_slowest(found: Sequence[Finding], facts: Facts) -> list[str]:
     ]
 
 
-@check(
-    place=50,
-    say=said_of_slowest,
-    rows=[
-        Row(
-            "`Slow, the slowest first: 'tau' ... enters through round, which has no gradient that NUTS could"
-            " follow`",
-            "NUTS sees the prior only, and rejects much of what it proposes",
-            "`step=pmd.ReparameterizedSlice(['tau'])`",
-        ),
-    ],
-)
+@check(place=50, say=said_of_slowest)
 def slowest_elements(facts: Facts) -> list[Finding]:
-    """Which elements PyMC's checks mean, whose messages name none."""
+    """Which elements PyMC's checks mean, whose messages name none.
+
+    | `Slow, the slowest first: 'tau' ... enters through round, which has no gradient that NUTS could follow`
+    | NUTS sees the prior only, and rejects much of what it proposes |
+    `step=pmd.ReparameterizedSlice(['tau'])` |
+    """
     continuous = [str(name) for name in facts.posterior.data_vars if str(name) not in facts.discrete]
     worst = slowest(facts.per_chain, continuous)[:SHOWN]
     if not worst:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import Finding, Row, check, elements_in_words
+from pymc_discrete.diagnostics.findings import Finding, check, elements_in_words
 from pymc_discrete.diagnostics.modes import of_modes, or_summed_out
 from pymc_discrete.runtime.names import shown
 
@@ -40,26 +40,18 @@ def a_few_times(found: Finding, facts: Facts) -> str:
     )
 
 
-@check(
-    place=60,
-    say=said,
-    rows=[
-        Row(
-            "`16 of the 16 elements of 'z' mix slowly ... R-hat is up to 16.90. The chains seem to be in "
-            "different modes`",
-            "R-hat is above 1.5. Where chains stay in their modes, the shares of the modes are those of the "
-            "starts",
-            "`PathAuxiliary(path_length=5, recompute=True)` where modes are a few changes apart; else [a "
-            "flow](flows.md), fitted to these draws",
-        ),
-        Row(
-            "`'k' changed only 6 times in all chains, and where they ended it cannot`",
-            "the chains went between modes a few times in all, whatever R-hat and ESS are",
-            "as above",
-        ),
-    ],
-)
+@check(place=60, say=said)
 def slow_elements(facts: Facts) -> list[Finding]:
+    """Elements of discrete variables with the verdict slow, and what they have in common.
+
+    | `16 of the 16 elements of 'z' mix slowly ... R-hat is up to 16.90. The chains seem to be in different
+    modes` | R-hat is above 1.5. Where chains stay in their modes, the shares of the modes are those of the
+    starts | `PathAuxiliary(path_length=5, recompute=True)` where modes are a few changes apart; else [a
+    flow](flows.md), fitted to these draws |
+
+    | `'k' changed only 6 times in all chains, and where they ended it cannot` | the chains went between modes
+    a few times in all, whatever R-hat and ESS are | as above |
+    """
     if not facts.compared:
         return []
     slow, found = {}, []

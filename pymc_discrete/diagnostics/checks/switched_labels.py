@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import Finding, Row, chains_in_words, check
+from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check
 from pymc_discrete.runtime.names import shown
 
 KINDS = BETWEEN, WITHIN, ORDERED = "labels of chains", "labels of draws", "in one order"
@@ -51,20 +51,15 @@ def differ_between_chains(found: Sequence[Finding]) -> str:
     )
 
 
-@check(
-    place=30,
-    say=said,
-    rows=[
-        Row(
-            "`'z' differs between chains by labels only ... label switching`",
-            "the chains call the same groups by other names: matching the labels site by site makes all "
-            "chains agree. R-hat of labels, and of what belongs to one, means nothing; other warnings are "
-            "about draws with the labels in one order, where there are such",
-            "order what the labels stand for, or [relabel](labels.md) the draws before looking at them",
-        ),
-    ],
-)
+@check(place=30, say=said)
 def switched_labels(facts: Facts) -> list[Finding]:
+    """Labels that chains, or draws, have in other orders, and what belongs to them.
+
+    | `'z' differs between chains by labels only ... label switching` | the chains call the same groups by
+    other names: matching the labels site by site makes all chains agree. R-hat of labels, and of what belongs
+    to one, means nothing; other warnings are about draws with the labels in one order, where there are such |
+    order what the labels stand for, or [relabel](labels.md) the draws before looking at them |
+    """
     found = []
     for names, orders in facts.switched.between.items():
         permuted = np.flatnonzero((orders != np.arange(orders.shape[1])).any(axis=1))

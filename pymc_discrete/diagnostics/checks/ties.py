@@ -15,7 +15,7 @@ import pymc as pm
 
 from pymc_discrete.diagnostics.draws import labels_in_draws
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.diagnostics.findings import SHOWN, Finding, Row, check
+from pymc_discrete.diagnostics.findings import SHOWN, Finding, check
 from pymc_discrete.diagnostics.thresholds import CORRELATION_OF_TIES
 from pymc_discrete.diagnostics.verdicts import effective_per_chain, slow
 from pymc_discrete.model.equations import equations_of
@@ -291,24 +291,17 @@ def said(found: Sequence[Finding], facts: Facts) -> list[str]:
     return [sentence(tie) for tie in found[:SHOWN]]
 
 
-@check(
-    place=80,
-    say=said,
-    rows=[
-        Row(
-            "`'N' is tied to 'p' (correlation -0.97), and has 6 effective draws`, `'p' is tied to a"
-            " weighted sum of 'x[1]' and 'x[4]'`",
-            "they move along a ridge in small steps",
-            "[ties](which_sampler.md#ties); a sum over the counts is named where it is possible",
-        ),
-    ],
-)
+@check(place=80, say=said)
 def ties_of_run(facts: Facts) -> list[Finding]:
     """Ties among the counts of a model, and between counts and continuous variables.
 
     The counts are the discrete scalars and the sums of discrete vectors; of a vector whose sum is not tied
     its slowest elements are compared in a second pass. Variables that are summed out, which have
     probabilities, are drawn anew in each draw.
+
+    | `'N' is tied to 'p' (correlation -0.97), and has 6 effective draws`, `'p' is tied to a weighted sum of
+    'x[1]' and 'x[4]'` | they move along a ridge in small steps | [ties](which_sampler.md#ties); a sum over
+    the counts is named where it is possible |
     """
     if not facts.compared:
         return []
