@@ -12,7 +12,7 @@ import pymc as pm
 from pymc.blocking import PointType
 
 from pymc_discrete.diagnostics.checks.never_moved import all_still
-from pymc_discrete.diagnostics.checks.ties import MOST, called, sentence, ties
+from pymc_discrete.diagnostics.checks.ties import MOST_SERIES, called, sentence, ties
 from pymc_discrete.diagnostics.known.leaving import leaving
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.verdicts import unexplained, words_of_still
@@ -75,7 +75,7 @@ class Watch:
         self._elements: list[tuple[str, np.ndarray]] = []
         self._element_names: list[str] = []
         size, passed = max(sum(np.size(point[v.name]) for v in model.continuous_value_vars), 1), 0
-        spacing = -(-size // MOST)
+        spacing = -(-size // MOST_SERIES)
         for v in model.continuous_value_vars:
             # the elements that are kept are evenly spaced among those of all continuous variables together
             elements = np.arange(-passed % spacing, np.size(point[v.name]), spacing)

@@ -34,6 +34,7 @@ SIZES = {
     "LISTED",
     "MOST",
     "MOST_KEPT",
+    "MOST_SERIES",
     "NAMED",
     "NAMED_IN_SUM",
     "QUANTILES",

@@ -11,7 +11,7 @@ from pymc_discrete.diagnostics.thresholds import INFINITE
 from pymc_discrete.runtime.names import shown
 
 
-def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+def said_of_infinite_draws(found: Sequence[Finding], facts: Facts) -> list[str]:
     return [
         f"Draws of {shown(one.names)} are infinite, or next to it: the posterior cannot be normalised, and "
         "no draws are right. A flat prior needs data that bound the variable whatever the other unknowns "
@@ -20,7 +20,7 @@ def said(found: Sequence[Finding], facts: Facts) -> list[str]:
     ]
 
 
-@check(place=10, say=said)
+@check(place=10, say=said_of_infinite_draws)
 def infinite_draws(facts: Facts) -> list[Finding]:
     """Variables whose draws are infinite.
 

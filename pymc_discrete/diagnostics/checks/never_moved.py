@@ -14,7 +14,7 @@ from pymc_discrete.diagnostics.thresholds import ENOUGH_DRAWS, IMPROBABLE
 from pymc_discrete.runtime.names import shown
 
 
-def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+def said_of_still_elements(found: Sequence[Finding], facts: Facts) -> list[str]:
     """What is said of several variables in the same words is said once."""
     names_of: dict[str, list[str]] = {}
     for one in found:
@@ -50,7 +50,7 @@ def predicate(found: Finding, facts: Facts) -> str:
             return f"has elements that never moved, {elements_in_words(found, facts)}: {found.remedy}."
 
 
-@check(place=70, say=said)
+@check(place=70, say=said_of_still_elements)
 def never_moved(facts: Facts) -> list[Finding]:
     """Elements that stood still, of each variable.
 

@@ -10,13 +10,13 @@ from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.findings import SHOWN, Finding, check
 
 
-def said(found: Sequence[Finding], facts: Facts) -> list[SamplerWarning]:
+def said_by_pymc(found: Sequence[Finding], facts: Facts) -> list[SamplerWarning]:
     warnings = with_tree_depth_in_one([one.measured["warning"] for one in found], facts.chains)
     untuned = facts.posterior.attrs.get("tuning_steps") == 0
     return [asking_for_tuning(w) for w in warnings] if untuned else warnings
 
 
-@check(place=40, say=said, of_one_draw=True)
+@check(place=40, say=said_by_pymc, of_one_draw=True)
 def warnings_of_pymc(facts: Facts) -> list[Finding]:
     """Divergences, tree depth, R-hat, few effective draws.
 

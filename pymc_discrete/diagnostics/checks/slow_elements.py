@@ -10,7 +10,7 @@ from pymc_discrete.diagnostics.modes import of_modes, or_summed_out
 from pymc_discrete.runtime.names import shown
 
 
-def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+def said_of_slow_elements(found: Sequence[Finding], facts: Facts) -> list[str]:
     return [{"slow": slowly, "changed a few times": a_few_times}[one.kind](one, facts) for one in found]
 
 
@@ -40,7 +40,7 @@ def a_few_times(found: Finding, facts: Facts) -> str:
     )
 
 
-@check(place=60, say=said)
+@check(place=60, say=said_of_slow_elements)
 def slow_elements(facts: Facts) -> list[Finding]:
     """Elements of discrete variables with the verdict slow, and what they have in common.
 

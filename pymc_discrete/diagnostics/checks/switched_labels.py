@@ -21,7 +21,7 @@ SWITCHING = (
 )
 
 
-def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+def said_of_labels(found: Sequence[Finding], facts: Facts) -> list[str]:
     between, within, ordered = ([one for one in found if one.kind == kind] for kind in KINDS)
     texts = [differ_between_chains(between)] if between else []
     texts += [
@@ -51,7 +51,7 @@ def differ_between_chains(found: Sequence[Finding]) -> str:
     )
 
 
-@check(place=30, say=said)
+@check(place=30, say=said_of_labels)
 def switched_labels(facts: Facts) -> list[Finding]:
     """Labels that chains, or draws, have in other orders, and what belongs to them.
 

@@ -22,7 +22,7 @@ from pymc_discrete.model.equations import equations_of
 from pymc_discrete.model.support import fixed_sums, is_nominal
 from pymc_discrete.runtime.names import element
 
-MOST = 50  # largest number of series of each kind that are compared with one another
+MOST_SERIES = 50  # largest number of series of each kind that are compared with one another
 NAMED_IN_SUM = 6  # largest number of counts in a weighted sum that is looked for
 NAMED = 3  # largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."
@@ -82,7 +82,7 @@ def called(name: str, labels: Sequence[Sequence[Any]], i: int | None = None) -> 
     return repr(element(name, labels, np.unravel_index(i, [len(of_axis) for of_axis in labels])))
 
 
-def effective(draws: np.ndarray) -> np.ndarray:
+def ess_of_series(draws: np.ndarray) -> np.ndarray:
     """(series,) float, effective sample sizes over all chains, of draws (chains, draws, series)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         from arviz_stats.base import array_stats  # slow to import, and not needed while sampling
@@ -165,13 +165,13 @@ def ties(
     if not counts:
         return []
     draws = np.stack([np.asarray(a, float) for a in counts.values()], axis=-1)
-    ess = effective(draws)
+    ess = ess_of_series(draws)
     which = np.flatnonzero(is_slow(draws, ess))
-    which = which[np.argsort(ess[which])][:MOST]
+    which = which[np.argsort(ess[which])][:MOST_SERIES]
     if not len(which):
         return []
     names, ess, draws = [[*counts][i] for i in which], ess[which], draws[..., which]
-    others = dict([*others.items()][:MOST])
+    others = dict([*others.items()][:MOST_SERIES])
     all_draws = np.concatenate([draws, *(np.asarray(a, float)[..., None] for a in others.values())], axis=-1)
     size = all_draws.shape[0] * all_draws.shape[1]
     found: list[Finding] = []
@@ -225,12 +225,12 @@ def weighted_sums(
     counts, others, advice : as in `ties`
     """
     moving = {name: a for name, a in counts.items() if (a != a[:, :1]).any(axis=1).all()}
-    names = [*moving][:MOST]
+    names = [*moving][:MOST_SERIES]
     if len(names) < 2 or not others:
         return []
     x = centred(np.stack([moving[name] for name in names], axis=-1))
-    series = np.stack([np.asarray(a, float) for a in [*others.values()][:MOST]], axis=-1)
-    ess = effective(series)
+    series = np.stack([np.asarray(a, float) for a in [*others.values()][:MOST_SERIES]], axis=-1)
+    ess = ess_of_series(series)
     found = []
     for i in np.flatnonzero(is_slow(series, ess)):
         y = centred(series[..., i : i + 1])[:, 0]
@@ -284,14 +284,14 @@ def slowest(per_chain: Mapping[str, np.ndarray], names: Sequence[str]) -> list[t
         for of in [per_chain.get(name, np.zeros(0))]
         for i in np.flatnonzero(slow(of))
     ]
-    return [(name, i) for _, name, i in sorted(scores)][:MOST]
+    return [(name, i) for _, name, i in sorted(scores)][:MOST_SERIES]
 
 
-def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+def said_of_ties(found: Sequence[Finding], facts: Facts) -> list[str]:
     return [sentence(tie) for tie in found[:SHOWN]]
 
 
-@check(place=80, say=said)
+@check(place=80, say=said_of_ties)
 def ties_of_run(facts: Facts) -> list[Finding]:
     """Ties among the counts of a model, and between counts and continuous variables.
 
@@ -343,7 +343,7 @@ def ties_of_run(facts: Facts) -> list[Finding]:
         all_of = {}
         for name in facts.discrete:
             if name in draws and name not in nominal | summed:
-                for i in range(min(int(np.prod(draws[name].shape[2:])), MOST)):
+                for i in range(min(int(np.prod(draws[name].shape[2:])), MOST_SERIES)):
                     variable[series := called(name, axes[name], i)] = name
                     all_of[series] = element_of(draws[name], i)
         found += weighted_sums(all_of, others, advice)

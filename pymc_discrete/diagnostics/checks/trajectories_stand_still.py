@@ -8,7 +8,7 @@ from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check
 
 
-def said(found: Sequence[Finding], facts: Facts) -> list[str]:
+def said_of_trajectories(found: Sequence[Finding], facts: Facts) -> list[str]:
     return [
         f"NUTS never moved in {len(one.chains)} of {facts.chains} chains ({chains_in_words(one)}): all its "
         "transitions diverged. Their draws say nothing. Most often the gradient of the log density is not "
@@ -18,7 +18,7 @@ def said(found: Sequence[Finding], facts: Facts) -> list[str]:
     ]
 
 
-@check(place=20, say=said)
+@check(place=20, say=said_of_trajectories)
 def trajectories_stand_still(facts: Facts) -> list[Finding]:
     stats = facts.tree["sample_stats"]
     if "diverging" not in stats.data_vars:

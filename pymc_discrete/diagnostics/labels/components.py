@@ -21,7 +21,7 @@ def in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:
     ----------
     to_new : [(chains, 1 or draws, K) int, the new label of each label], one array for each variable of labels
     """
-    best, most = draws, effective(draws)
+    best, most = draws, effective_up_to_enough(draws)
     for new in to_new if slow(most) else []:
         axes = [axis for axis in range(2, draws.ndim) if draws.shape[axis] == new.shape[2]]
         for chosen in chain.from_iterable(combinations(axes, n) for n in range(1, len(axes) + 1)):
@@ -29,12 +29,12 @@ def in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:
             for axis in chosen:
                 others = tuple(i for i in range(2, draws.ndim) if i != axis)
                 permuted = np.take_along_axis(permuted, np.expand_dims(np.argsort(new, axis=2), others), axis)
-            if (found := effective(permuted)) > most:
+            if (found := effective_up_to_enough(permuted)) > most:
                 best, most = permuted, found
     return best
 
 
-def effective(draws: np.ndarray) -> np.ndarray:
+def effective_up_to_enough(draws: np.ndarray) -> np.ndarray:
     """Effective draws of a chain, of those that are needed, a mean over elements of (chains, draws, ...)."""
     from arviz_stats.base import array_stats  # imported only here, as that takes long
 
