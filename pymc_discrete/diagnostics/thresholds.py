@@ -11,7 +11,7 @@ FEWEST_DRAWS_OF_R_STAR = (
     10  # a classifier learns from 70 % of each half of a chain: from three draws at least
 )
 # Draws of a chain from which R-hat, ESS and elements that never moved are reported: PyMC's own checks begin
-# there, and elements that move in each 20th draw stood still by chance in fewer.
+# there, and an element that moves in one draw of 20 stands still in all of them with a probability of 0.6 %.
 ENOUGH_DRAWS = 100
 
 # ---------------------------------------------------------------- slow mixing

@@ -19,7 +19,7 @@ from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.diagnostics.known.leaving import Leaving, leaving
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.statistics.movement import Movement
-from pymc_discrete.diagnostics.verdicts import VERDICTS, stuck_chains, unexplained, words_of_still
+from pymc_discrete.diagnostics.verdicts import VERDICTS, decided, stuck_chains, unexplained, words_of_still
 from pymc_discrete.engine.nuts import Edge, NutsBlock
 from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
@@ -467,6 +467,27 @@ ROWS = {
         1,
     ),
     "the step cannot": Row(ZEROS, known(0.3), "stuck", NEVER + "though .* the step cannot move it", 1),
+    "the step cannot, summed out": Row(
+        ZEROS,
+        known(0.3, summed=True),
+        "stuck",
+        "'k' has the same value in all draws: though .* the step cannot move it",
+        1,
+    ),
+    "the step cannot move one, summed out": Row(
+        np.stack([ZEROS, coins(4)], axis=2),
+        known(0.3, 2, summed=True),
+        "stuck ok",
+        r"'k' has elements that never moved in any chain, 'k\[a\]': though given everything else",
+        1,
+    ),
+    "an index of models beside what many sites share": Row(
+        np.stack([ZEROS] * 2, axis=2),
+        known(0.0, 2, **{**MODEL, "alone": [True, False]}),
+        "constant constant",
+        NEVER + "given where 'mu' is",
+        1,
+    ),
     "too few to tell": Row(ZEROS[:, :50], known(0.0), "constant", "", 1),
     "modes of other sites": Row(
         still(0, 1, 0, 1),
@@ -487,6 +508,13 @@ ROWS = {
         (0, 0, 0, -60),
     ),
     "short chains apart by chance": Row(still(0, 1, 0, 1)[:, :5], known(0.5), "slow", "", 1),
+    "short chains, one element apart and one by chance": Row(
+        np.stack([still(0, 1, 0, 1)] * 2, axis=2)[:, :5],
+        known(np.array([1e-12, 0.5]), 2),
+        "apart slow",
+        r"'k' disagrees between chains: 1 of its 2 elements never moved within a chain and differs from",
+        2,
+    ),
     "short chains apart": Row(still(0, 1, 0, 1)[:, :5], known(1e-12), "apart", "'k' disagrees between", 1),
     "a rare value": Row(in_chain(in_chain(ZEROS, 0, 7, 300), 2, 100), known(1e-3), "ok", ""),
     "a rare value in one chain": Row(in_chain(ZEROS, 1, 30, 31, 200), known(1e-3), "ok", ""),
@@ -577,6 +605,27 @@ def test_the_log_the_table_and_the_plot_agree(name, log):
     assert list(pmd.summary(tree)["verdict"]) == row.verdicts.split()
     assert Judge(tree).of("k").decided.suspect.sum() == row.suspect
     assert set(row.verdicts.split()) <= VERDICTS
+
+
+@pytest.mark.parametrize(
+    ("rhat", "ess", "verdict", "in_modes"),
+    [
+        (1.009, 4_000.0, "ok", False),
+        (1.011, 4_000.0, "slow", False),
+        (1.0, 401.0, "ok", False),
+        (1.0, 399.0, "slow", False),
+        (1.49, 4_000.0, "slow", False),
+        (1.51, 4_000.0, "slow", True),
+        (np.inf, 4_000.0, "slow", True),
+        (1.0, np.nan, "slow", False),
+    ],
+)
+def test_limits_of_slow_mixing(rhat, ess, verdict, in_modes):
+    """Those of PyMC's warnings, of four chains; and R-hat from which chains seem to be in modes."""
+    often = np.full((CHAINS, 1), 10)
+    found = decided(Movement(np.zeros_like(often), often, often, 1000), np.array([rhat]), np.array([ess]))
+    assert found.verdict.tolist() == [verdict]
+    assert found.in_modes.tolist() == [in_modes]
 
 
 def test_a_chain_stands_still_by_chance():
