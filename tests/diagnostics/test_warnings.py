@@ -467,6 +467,9 @@ ROWS = {
         1,
     ),
     "the step cannot": Row(ZEROS, known(0.3), "stuck", NEVER + "though .* the step cannot move it", 1),
+    "the step cannot, in short chains": Row(
+        ZEROS[:, :50], known(0.3), "stuck", NEVER + "though .* the step cannot move it", 1
+    ),
     "the step cannot, summed out": Row(
         ZEROS,
         known(0.3, summed=True),

@@ -89,12 +89,13 @@ def of_variable(facts: Facts, name: str, of: Judged) -> list[Finding]:
         add("apart", apart, of_modes(facts, [name], bool(can_move.sum() > 1)))
     if (stuck := of.decided.stuck_in.any(axis=0)).any():
         add("stuck", stuck, chains=np.flatnonzero(of.decided.stuck_in.any(axis=1)).tolist())
-    if facts.draws < ENOUGH_DRAWS:
-        return found
     still = of.movement.still
+    probable = still & (verdict == "stuck")
+    if facts.draws < ENOUGH_DRAWS and not probable.any():
+        return found
     if whole := all_still(name, known, still, verdict, of.decided.unexplained, facts.remedies):
         found.append(whole)
-    elif (probable := still & (verdict == "stuck")).any():
+    elif probable.any():
         add("still, though others are probable", probable, why_probable(name, facts.remedies))
     elif known is not None and (held := of.decided.unexplained & known.is_alone).any():
         add("held by a continuous variable", held, held_outside(repr(name), known))
