@@ -33,7 +33,7 @@ from pymc_discrete import learning, target_from_logdensity
 from pymc_discrete.flows.model import FlowModel, grid
 from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.flows.objectives import CVM, DFM
-from pymc_discrete.flows.sources import Data
+from pymc_discrete.flows.sources import Empirical
 
 PROPOSED = 200_000  # draws of independent bits
 WEIGHED = 4000  # draws for log Z
@@ -107,7 +107,7 @@ def learned(way, plane, args, pictures, name):
     """A row; its draws go into `pictures`."""
     objective, path, source, steps = WAYS[way]
     network = Perceptron(2 * BITS, 2, width=args.width, depth=3, key=jax.random.key(args.seed))
-    model = FlowModel(SPACE, network, path, Data(plane.data) if source == "data" else source)
+    model = FlowModel(SPACE, network, path, Empirical(plane.data) if source == "data" else source)
     x, weights = plane.data, None
     if way in ("EDFM", "ECVM"):
         x, weights = proposed(plane, 2000 if args.short else PROPOSED)

@@ -41,7 +41,7 @@ from pymc_discrete.flows.model import FlowModel, grid
 from pymc_discrete.flows.networks import Perceptron
 from pymc_discrete.flows.objectives import CVM, DFM, FlowObjective
 from pymc_discrete.learning.data import Batch
-from pymc_discrete.learning.samplers import Chains, resampled
+from pymc_discrete.learning.samplers import PersistentChains, resampled
 
 ITERATIONS, WIDTH, BATCH, RATE, EMA = 2000, 128, 128, 1e-3, 0.99
 STEPS, INNER, REFINED, TURN, ENERGY_L2 = 20, 10, 10, 0.5, 0.1
@@ -195,7 +195,7 @@ class Bootstrapped(Sampler):
     def draw(self, key, density, kept, chains, batch):
         key_train, key_draw, key_move = jax.random.split(key, 3)
         kept = self.trained.bootstrapped(key_train, density, kept)
-        start = Chains(self.trained.draws(key_draw, kept.params, chains), kept.tuning)
+        start = PersistentChains(self.trained.draws(key_draw, kept.params, chains), kept.tuning)
         x, tuning = self.chains.move(key_move, density, start)
         return x, kept._replace(x=x, log_p=jax.vmap(density.logdensity)(x), tuning=tuning)
 

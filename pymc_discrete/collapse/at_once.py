@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pymc_discrete.collapse.elements import Elements, Sparse
+from pymc_discrete.collapse.elements import ElementGroup, Sparse
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.runtime.float32 import floats_are_32_bit
@@ -18,10 +18,10 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
 
-FIXED = 1000  # work of a sweep besides the entries of tables, counted in entries
+WORK_PER_SWEEP = 1000  # work of a sweep besides the entries of tables, counted in entries
 # A draw of all sites may take as many times the work of a sweep. Sites that are drawn one by one take tens to
 # thousands of sweeps for an independent draw where they are tied, and one or two where they are not.
-MOST_SWEEPS = 16
+WORTH_SWEEPS = 16
 MOST_STAGES = 64  # of the elimination, each of which is a part of the compiled program
 
 _kept: Kept[Sums | None] = Kept(MODELS)
@@ -48,19 +48,19 @@ def affordable_sums(density: Density) -> Sums | None:
     if not apart or not density.exact or plan.dense or plan.swept:
         return None
     with model_settings():
-        return _kept.get((density,), lambda: found(density))
+        return _kept.get((density,), lambda: sums_worth_it(density))
 
 
-def found(density: ModelDensity) -> Sums | None:
+def sums_worth_it(density: ModelDensity) -> Sums | None:
     """As `affordable_sums`, for sites with a finite support each in terms of few sites each."""
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
-        groups = [g for g in Sparse(density, counts).groups if isinstance(g, Elements)]
+        groups = [g for g in Sparse(density, counts).groups if isinstance(g, ElementGroup)]
         if all(len(g.widths) < 2 for g in groups):
             return None  # independent sites, which a sweep draws at once
         sweep = sum(len(g.sites) * sum(g.widths) for g in groups)
         tables = sum(len(g.sites) * math.prod(g.widths) for g in groups)
-        sums = Sums(density, counts, MOST_SWEEPS * (FIXED + sweep) - tables)
+        sums = Sums(density, counts, WORTH_SWEEPS * (WORK_PER_SWEEP + sweep) - tables)
     except (NotImplementedError, SumTooLarge):
         return None
     return sums if len(sums.elimination.order.stages) <= MOST_STAGES else None

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.collapse.elimination import (
+    EliminatedSites,
     Elimination,
-    Group,
     Paths,
     aligned,
     is_root,
-    log_sum,
-    summed,
+    logsumexp,
+    sites_summed_out,
     sums_by,
     tables_along,
 )
@@ -45,7 +45,7 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
         if isinstance(group, Paths):
             arriving[len(arrays)], left = messages(*tables_along(group, arrays))
         else:
-            left, _ = summed(group, arrays)
+            left, _ = sites_summed_out(group, arrays)
         arrays.append(left)
     found = [jnp.full(jnp.shape(a), -jnp.inf) for a in arrays]
     for number, group in reversed([*enumerate(groups, len(tables))]):
@@ -71,7 +71,7 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: Any, end: Any) -> tuple[
 
     def step(after, given):
         own, pair, before = given
-        back = log_sum(pair + after[:, None, :], 2)  # about the site, from all that follow
+        back = logsumexp(pair + after[:, None, :], 2)  # about the site, from all that follow
         return own + back, (before + back, (before + own)[:, :, None] + after[:, None, :])
 
     unary, pairs = tables_along(paths, arrays)
@@ -80,7 +80,7 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: Any, end: Any) -> tuple[
     return of_sites, of_pairs
 
 
-def to_sources(group: Group, outer: Any, arrays: list[Any], found: list[Any]) -> None:
+def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: list[Any]) -> None:
     """Write the cavities of all tables that the tables of a group are the sums of into `found`.
 
     Parameters
@@ -92,17 +92,17 @@ def to_sources(group: Group, outer: Any, arrays: list[Any], found: list[Any]) ->
     more = [aligned(group, source, arrays) for source in group.sources]
     totals = [sums_by(a, s.into, len(group.sites)) for a, s in zip(more, group.sources, strict=True)]
     outer = jnp.broadcast_to(outer, (len(group.sites), *group.shape))
-    for source, a, others in zip(group.sources, more, sums_of_others(totals), strict=True):
+    for source, a, others in zip(group.sources, more, sums_of_other_arrays(totals), strict=True):
         cavity = (outer + others)[source.into] + sums_of_other_rows(a, source.into)
         for axis in sorted(set(range(len(group.shape))) - set(source.axes), reverse=True):
-            cavity = log_sum(cavity, 1 + axis)
+            cavity = logsumexp(cavity, 1 + axis)
         # the axes are those of the group in increasing order; each table has its own order
         cavity = cavity.transpose(0, *(1 + np.argsort(np.argsort(source.axes))))
         here = (source.rows, *(slice(n) for n in cavity.shape[1:]))
         found[source.batch] = found[source.batch].at[here].set(cavity)
 
 
-def sums_of_others(arrays: list[Any]) -> list[Any]:
+def sums_of_other_arrays(arrays: list[Any]) -> list[Any]:
     """For each of several arrays that broadcast, the sum of all others."""
     zero = jnp.zeros(())
     before = [*accumulate(arrays[:-1], add, initial=zero)]

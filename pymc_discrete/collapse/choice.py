@@ -31,13 +31,13 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pymc_discrete.collapse.collapsed import SHORTEST, Collapsed
+from pymc_discrete.collapse.collapsed import SHORTEST_STRETCH, Collapsed
 from pymc_discrete.collapse.elements import refuse_many_states
 from pymc_discrete.collapse.integrated import coefficients_to_integrate
 from pymc_discrete.collapse.marginalize import reads
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import target_of
-from pymc_discrete.integrals.integrate import DegreeIn
+from pymc_discrete.integrals.integrate import QuadraticDegree
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.model_settings import width_of_models
 from pymc_discrete.runtime.names import shown
@@ -49,18 +49,18 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-FIXED = 1000  # work of a draw besides the elements of the log density, counted in elements
+WORK_PER_DRAW = 1000  # work of a draw besides the elements of the log density, counted in elements
 # An evaluation may take at most this many times as much counted work. In time it is about a third of that;
 # an effective draw of an N-mixture takes 30 to 150 times fewer draws. A chain of 40 counts takes 55 times. An
 # open population of 100 sites over 5 years takes 106 times, and an effective draw 140 times fewer.
-DEAREST = 128.0
+MOST_TIMES_THE_WORK = 128.0
 # The same for labels that are tied to their probabilities alone. An evaluation with a sum over five kinds
 # takes three to four times as long, and labels that the data make all but certain gain nothing.
-DEAREST_OF_WEIGHTS = 8.0
-LARGEST_GROUP = 8  # of labels that depend on one another given all else, where these are summed out
+MOST_TIMES_FOR_WEIGHTS = 8.0
+MOST_LABELS_TOGETHER = 8  # of labels that depend on one another given all else, where these are summed out
 
 
-def chosen(
+def variables_to_sum_out(
     described: DescribedModel,
     names: Sequence[str],
     moved: Sequence[str],
@@ -104,10 +104,10 @@ def chosen(
             wanted += more
         wanted = [name for name in names if name in wanted]
         strong = bool(counts or labels)
-        limit = DEAREST if strong else DEAREST_OF_WEIGHTS
+        limit = MOST_TIMES_THE_WORK if strong else MOST_TIMES_FOR_WEIGHTS
         # what cannot be summed out is refused before another density is made
         why = many_states(density) if wanted == density.names else ""
-        collapsed, why = (None, why) if why else summed(model, wanted, limit, summed_by)
+        collapsed, why = (None, why) if why else summed_if_it_pays(model, wanted, limit, summed_by)
         if collapsed is not None:
             rest = [name for name in wanted if name not in found]
             depending = f", with {shown(rest)}, which depend{'s' * (len(rest) == 1)} on them" if rest else ""
@@ -126,13 +126,15 @@ def many_states(density: ModelDensity) -> str:
     """Why the variables of a density cannot be summed out, if terms join many of their sites."""
     space = density.space
     try:
-        refuse_many_states(density, np.minimum(space.upper - space.lower + 1, SHORTEST))
+        refuse_many_states(density, np.minimum(space.upper - space.lower + 1, SHORTEST_STRETCH))
     except NotImplementedError as error:
         return f". {str(error).splitlines()[0]}"
     return ""
 
 
-def summed(model: pm.Model, names: list[str], dearest: float, summed_by: str) -> tuple[Collapsed | None, str]:
+def summed_if_it_pays(
+    model: pm.Model, names: list[str], dearest: float, summed_by: str
+) -> tuple[Collapsed | None, str]:
     """The model with variables summed out, if that pays; else None, and the reason for the log.
 
     Parameters
@@ -241,7 +243,7 @@ def in_large_groups(density: ModelDensity, names: set[str]) -> set[str]:
     size = np.bincount(group)
     together = size[group] > 1
     groups = len(np.unique(group[together]))
-    large = together & (size[group] > min(LARGEST_GROUP, groups))
+    large = together & (size[group] > min(MOST_LABELS_TOGETHER, groups))
     above = set(ancestors([term.var for term in plan.dense]))
     dense = {
         name
@@ -310,7 +312,7 @@ def gaussian(value: Variable, term: Variable, density: ModelDensity) -> bool:
     The data then tell what the value is, and there is no tie.
     """
     joined = Depends(density.graph.others)
-    degree = DegreeIn([value])
+    degree = QuadraticDegree([value])
     degrees = [degree.of(t) for t in all_summands(term, density.graph) if t in joined]
     return max(degrees, default=0) == 2
 
@@ -320,4 +322,4 @@ def work(collapsed: Collapsed) -> float:
     plain = sum(len(g.sites) for g in collapsed.sums.elements.groups)
     evaluated = collapsed.sums.repeats or collapsed.sums
     summed = sum(g.entries for g in evaluated.elements.groups)
-    return (FIXED + summed + evaluated.entries) / (FIXED + plain)
+    return (WORK_PER_DRAW + summed + evaluated.entries) / (WORK_PER_DRAW + plain)

@@ -48,17 +48,17 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NUMBER, NeedsValues, Number
 
-SUMMED_OUT = "~summed out"  # the potential of the collapsed model that is the sum
-STRETCHES = "~stretches"  # the variable of the collapsed model that holds which values are summed
-WHOLE = 64  # supports of at most this many values are summed whole
+COLLAPSED_POTENTIAL = "~summed out"  # the potential of the collapsed model that is the sum
+STRETCH_VARIABLE = "~stretches"  # the variable of the collapsed model that holds which values are summed
+SUMMED_WHOLE = 64  # supports of at most this many values are summed whole
 AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
-SHORTEST, LONGEST = 24, 192  # lengths of other stretches
+SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192  # lengths of other stretches
 AGAIN = 1 / 8  # the probability that sites summed over windows are drawn over stretches, too
 LESS = 2  # windows are summed where that is at most 1 / LESS of the work of stretches
 FAR_BELOW = 15.0  # nats below the most probable value, where the window of a site may end
 DEVIATIONS = 4  # the length in standard deviations of the prior
 # the share of draws at the far end of the stretches, and how many in a row, that are warned of
-SHORT, LONG = 0.005, 50
+FAR_SHARE, FAR_RUN = 0.005, 50
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
 _sums: Kept[Sums] = Kept(MODELS)
@@ -86,7 +86,7 @@ class Collapsed:
     windows : the same SumsInWindows, else None
     in_stretches : Sums over stretches, by which sites leave their windows and come back, else `sums`
     stretches : Stretches, which values of those sites are summed
-    model : pm.Model, of the other variables and of `STRETCHES`
+    model : pm.Model, of the other variables and of `STRETCH_VARIABLE`
 
     Raises
     ------
@@ -103,31 +103,31 @@ class Collapsed:
         space = self.density.space
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in space.variables])
         wanted = self._wanted_lengths(plain)
-        times = 2 ** np.ceil(np.log2(np.clip(wanted, SHORTEST, LONGEST) / SHORTEST))
-        lengths = np.full(space.d, length) if length else (SHORTEST * times).astype(int)
+        times = 2 ** np.ceil(np.log2(np.clip(wanted, SHORTEST_STRETCH, LONGEST_STRETCH) / SHORTEST_STRETCH))
+        lengths = np.full(space.d, length) if length else (SHORTEST_STRETCH * times).astype(int)
         with model_settings():
             self.stretched = unbounded(space)
-            wide = ~self.stretched & (counts > (length or WHOLE))
+            wide = ~self.stretched & (counts > (length or SUMMED_WHOLE))
             sums = None if length and wide.any() else self._sums(lengths, counts)
             if sums is None or (wide.any() and sums.entries > AFFORDABLE):
                 self.stretched = self.stretched | wide
                 sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
             self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
             # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
-            self.far = (self.stretched & (wanted > LONGEST)) | isinstance(sums, SumsOfParts)
+            self.far = (self.stretched & (wanted > LONGEST_STRETCH)) | isinstance(sums, SumsOfParts)
             windows = None
             if length is None and not isinstance(sums, SumsOfParts):
                 windows = self._windows_for(plain, counts, lengths)
             self.windows = windows if windows is not None and LESS * windows.work <= sums.work else None
             self.in_stretches, self.sums = sums, self.windows or sums
             _ = self.sums.repeats  # may need values of numbers
-            left = without(model, self.density, self.sums, SUMMED_OUT, STRETCHES)
+            left = without(model, self.density, self.sums, COLLAPSED_POTENTIAL, STRETCH_VARIABLE)
             self.model = MadeModel.of(left, f"{NUMBER}beside sums: ")
-            nodes = toposort([self.model[SUMMED_OUT]])
+            nodes = toposort([self.model[COLLAPSED_POTENTIAL]])
             node = next(node for node in nodes if isinstance(node.op, SummedOut))
             others = self.density.graph.others
             read = [i for i, v in zip(node.inputs, others, strict=False) if not isinstance(v, Number)]
-            self._values = [v for v in self.model.value_vars if v.name != STRETCHES]
+            self._values = [v for v in self.model.value_vars if v.name != STRETCH_VARIABLE]
             read = self.model.replace_rvs_by_values(read)
             self._read = jaxify(self._values, read)
             self._key = (
@@ -193,7 +193,7 @@ class Collapsed:
         space, stretched = self.density.space, self.stretched
         if not stretched.any() or self.density.plan.dense or (space.lower[stretched] <= -UNBOUNDED).any():
             return None
-        widest = np.where(stretched, LONGEST, counts)
+        widest = np.where(stretched, LONGEST_STRETCH, counts)
         elements = Sparse(self.density, widest, space.lower, shared=True)
         joined = [g for g in elements.groups if len(g.widths) > 1 and stretched[g.sites].any()]
         reach = self._reach(plain, elements) if joined else None
@@ -203,8 +203,10 @@ class Collapsed:
         components = components_of(elements)
         longest = np.zeros(components.max() + 1, int)
         np.maximum.at(longest, components, needed)
-        lengths = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(longest, SHORTEST) / SHORTEST)).astype(int)
-        if lengths.max() > LONGEST:
+        lengths = SHORTEST_STRETCH * 2 ** np.ceil(
+            np.log2(np.maximum(longest, SHORTEST_STRETCH) / SHORTEST_STRETCH)
+        ).astype(int)
+        if lengths.max() > LONGEST_STRETCH:
             return None
         counts = np.where(stretched, lengths[components], counts)
         key = (self.density, counts.tobytes(), SumsInWindows)
@@ -355,7 +357,7 @@ class Collapsed:
         draws : number of draws of all chains
         """
         share, longest = far_out.draws / max(draws, 1), far_out.longest
-        warned = np.flatnonzero((share > SHORT) | (longest > LONG))
+        warned = np.flatnonzero((share > FAR_SHARE) | (longest > FAR_RUN))
         if not len(warned):
             return None
         names, worst = self.density.space.names_at(warned), warned[share[warned].argmax()]

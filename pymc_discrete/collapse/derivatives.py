@@ -31,7 +31,7 @@ def without_influence(function: Callable) -> Callable:
 
     def backward(values, influence):
         wide = [jnp.broadcast_to(v, influence.shape) for v in values]
-        moving = [n for n, v in enumerate(wide) if is_float(v)]
+        moving = [n for n, v in enumerate(wide) if is_float_array(v)]
 
         def of_floats(*floats):
             return function(*(floats[moving.index(n)] if n in moving else v for n, v in enumerate(wide)))
@@ -39,19 +39,19 @@ def without_influence(function: Callable) -> Callable:
         slopes = jax.vjp(of_floats, *(wide[n] for n in moving))[1](influence)
         found: list[Any] = [None] * len(values)
         for n, slope in zip(moving, slopes, strict=True):
-            found[n] = narrowed(jnp.where(influence == 0, 0.0, slope), jnp.shape(values[n]))
+            found[n] = unbroadcast(jnp.where(influence == 0, 0.0, slope), jnp.shape(values[n]))
         return tuple(found)
 
     wrapped.defvjp(forward, backward)
     return wrapped
 
 
-def is_float(a: Any) -> bool:
+def is_float_array(a: Any) -> bool:
     """Whether an array holds floats, which alone have derivatives."""
     return jnp.issubdtype(jnp.result_type(a), jnp.floating)
 
 
-def narrowed(a, shape: tuple[int, ...]):
+def unbroadcast(a, shape: tuple[int, ...]):
     """The sum of `a` over the axes along which an array of this shape was broadcast."""
     a = a.sum(tuple(range(a.ndim - len(shape))))
     return a.sum(tuple(n for n, size in enumerate(shape) if size == 1 and a.shape[n] != 1), keepdims=True)
@@ -71,6 +71,6 @@ class DifferentiableReader(Reader):
 
     def _computed(self, node: Apply, rule: Elements, values: list[Any], fixed: list[Any]):
         floats = str(node.outputs[0].type.dtype).startswith("float")
-        if not (isinstance(node.op, Elemwise) and floats and any(map(is_float, values))):
+        if not (isinstance(node.op, Elemwise) and floats and any(map(is_float_array, values))):
             return rule.compute(values, fixed)
         return without_influence(lambda *values: rule.compute(list(values), fixed))(*map(jnp.asarray, values))

@@ -10,7 +10,7 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 
 from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
-from pymc_discrete.collapse.elimination import rows_of
+from pymc_discrete.collapse.elimination import take_rows
 from pymc_discrete.collapse.labels import Labels, classes, colours
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.parts.evaluate import Moves
@@ -19,10 +19,10 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.terms import Term
 
 # If the block has at most this many states, a term that joins all of its sites is evaluated at each of them.
-STATES = 2**12
+MOST_STATES = 2**12
 
 
-class Elements(NamedTuple):
+class ElementGroup(NamedTuple):
     """Elements of a term that depend on J sites each.
 
     Attributes
@@ -50,7 +50,7 @@ class Elements(NamedTuple):
         """The number of entries of all different tables."""
         return float(len(self.first) * np.prod(self.widths, dtype=float))
 
-    def of(self, rows: np.ndarray) -> "Elements":
+    def of(self, rows: np.ndarray) -> "ElementGroup":
         """Some of the elements."""
         tables = np.unique(self.tables[rows], return_inverse=True)[1]
         return self._replace(elements=self.elements[rows], sites=self.sites[rows], tables=tables)
@@ -90,13 +90,13 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
     dense = density.plan.dense
     with np.errstate(over="ignore"):  # of thousands of sites
         states = float(np.prod(counts.astype(float)))
-    if dense and states > STATES:
+    if dense and states > MOST_STATES:
         number = f"{states:.2g}" if np.isfinite(states) else "more than 1e308"
         op = density.plan.dependence.cause(dense[0].var)
         why = f", through the Op {op}" if op else ""
         raise NotImplementedError(
             f"{shown(density.names)} cannot be summed out: the term {dense[0].name!r} joins too many of "
-            f"their sites{why}, and they have {number} states together, of which at most {STATES} "
+            f"their sites{why}, and they have {number} states together, of which at most {MOST_STATES} "
             "would be summed one by one. Sum out fewer variables, write the term as a sum over sites, or "
             "sample these variables by a discrete step."
         )
@@ -141,12 +141,12 @@ class Sparse:
         self.moving = (space.upper - space.lower >= self.counts) & (first is None)
         self.longest = int(self.counts.max(initial=1)) if self.moving.any() else 0
         plan = density.plan
-        self.groups: list[Elements | Whole] = []
+        self.groups: list[ElementGroup | Whole] = []
         if plan.dense:
             refuse_many_states(density, self.counts)
             states = tuple(self.counts.tolist())
             self.groups.append(Whole(np.arange(len(self.counts))[None], states, np.zeros(1, int)))
-        self.fixed: list[Elements] = []
+        self.fixed: list[ElementGroup] = []
         for term in [] if plan.dense else plan.sparse:
             for group in self._groups(term, plan.dependence.sparse(term.var)):
                 (self.groups if group.widths else self.fixed).append(group)
@@ -159,7 +159,7 @@ class Sparse:
         own = np.where(self.moving, np.arange(d), -1)
         return classes([np.stack([self.first, self.counts, space.lower, space.upper, own], 1)], d)
 
-    def _shared(self) -> list[Elements | Whole]:
+    def _shared(self) -> list[ElementGroup | Whole]:
         """The groups, in which elements that are equal as functions of their sites have the same table.
 
         Elements are computed alike where that is so of sites with the same colour. No two sites of an element
@@ -170,16 +170,16 @@ class Sparse:
         of_sites = classes([np.stack([colour, self.alike()], 1)], len(self.counts))
         blocks = zip(dependence.graph.values, space.blocks, strict=True)
         labels = Labels(dependence, {v: of_sites[start : start + b.size] for v, (start, b) in blocks})
-        found: list[Elements | Whole] = []
+        found: list[ElementGroup | Whole] = []
         for group in self.groups:
-            if isinstance(group, Elements):
+            if isinstance(group, ElementGroup):
                 of_elements = labels.of(group.term.var)[group.elements]
                 tables = classes([of_elements[:, None], of_sites[group.sites]], len(of_elements))
                 group = group._replace(tables=tables)
             found.append(group)
         return found
 
-    def _groups(self, term: Term, sites: np.ndarray) -> Iterable[Elements]:
+    def _groups(self, term: Term, sites: np.ndarray) -> Iterable[ElementGroup]:
         """The elements of a term, those of as many sites with as many values each in one group."""
         each = (sites >= 0).sum(1)
         for J in np.unique(each):
@@ -189,7 +189,7 @@ class Sparse:
             for n, combination in enumerate(counts):
                 here = which.reshape(-1) == n
                 widths = tuple(combination.tolist())
-                yield Elements(term, index[here], of_these[here], widths, np.arange(here.sum()))
+                yield ElementGroup(term, index[here], of_these[here], widths, np.arange(here.sum()))
 
     def alone(self) -> "Sparse":
         """The tables of one site each."""
@@ -201,7 +201,9 @@ class Sparse:
         """The tables of some of the sites (d,) bool, which no table joins with others."""
         some = copy.copy(self)
         some.groups = [
-            g.of(rows) for g in self.groups if isinstance(g, Elements) and (rows := kept[g.sites[:, 0]]).any()
+            g.of(rows)
+            for g in self.groups
+            if isinstance(g, ElementGroup) and (rows := kept[g.sites[:, 0]]).any()
         ]
         return some
 
@@ -223,11 +225,11 @@ class Sparse:
         """[(E,) nats], the elements of the `groups` at the sites x (d,)."""
         arrays = self.density.arrays(x, context)
         reader = DifferentiableReader(self.density.plan.dependence, arrays)
-        each = [g._replace(widths=()) for g in self.groups if isinstance(g, Elements)]
+        each = [g._replace(widths=()) for g in self.groups if isinstance(g, ElementGroup)]
         return [self._values(group, reader, arrays)[:, 0] for group in each]
 
     @staticmethod
-    def _values(group: Elements, reader: DifferentiableReader, arrays: dict[Variable, Any]):
+    def _values(group: ElementGroup, reader: DifferentiableReader, arrays: dict[Variable, Any]):
         """(E, S) nats, the elements of a group at all S combinations of the values of their sites."""
         logp = jnp.asarray(reader.read(group.term.var, group.elements[:, None]), float)[:, 0]
         weight = group.term.weight
@@ -273,7 +275,7 @@ class Sparse:
         )
         if self.moving[sites].any():
             every = np.array_equal(step, np.arange(len(step)))
-            rows = rows_of(jnp.asarray(values), sites)
+            rows = take_rows(jnp.asarray(values), sites)
             return jnp.clip(rows[:, : len(step)] if every else rows[:, step], lower, upper)
         fixed = np.clip(self.first[sites][:, None] + step, lower, upper)
         return fixed[:1] if (fixed == fixed[:1]).all() else fixed

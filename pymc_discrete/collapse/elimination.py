@@ -17,19 +17,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.collapse.paths import drawn, messages, messages_in_common
+from pymc_discrete.collapse.paths import messages, messages_in_common, sampled_backward
 from pymc_discrete.kernels.random import choose
 
-LARGEST = 2**20  # largest number of entries of the table of a site and its neighbours
-DEAREST = 2**27  # largest number of entries of all of them
+MOST_ENTRIES_OF_SITE = 2**20  # largest number of entries of the table of a site and its neighbours
+MOST_ENTRIES = 2**27  # largest number of entries of all of them
 # A site is summed out in a stage if its table has at most this many times as many entries as the smallest:
 # more work than one after another, but at once.
-PATIENCE = 64
-SHORTEST = 4  # paths of at least this many sites are summed one site after another
+STAGE_RATIO = 64
+SHORTEST_PATH = 4  # paths of at least this many sites are summed one site after another
 PRODUCTS = 16  # so many products in the product of two matrices take the time of an entry of a table
 # Of paths with different tables those with the same ones are summed together, if that leaves at most
-# 1 / FEW as many groups as there are paths.
-FEW = 4
+# 1 / FEWER_GROUPS as many groups as there are paths.
+FEWER_GROUPS = 4
 
 
 class TooDear(Exception):
@@ -46,7 +46,7 @@ class TooDear(Exception):
         self.sites, self.entries = list(sites), entries
 
 
-class Source(NamedTuple):
+class AddedTables(NamedTuple):
     """Tables of one array that are added to the tables of a group of sites and their neighbours.
 
     Attributes
@@ -63,7 +63,7 @@ class Source(NamedTuple):
     axes: tuple[int, ...]
 
 
-class Group(NamedTuple):
+class EliminatedSites(NamedTuple):
     """Sites that are summed out at once, with as many neighbours each, of as many values.
 
     Members that are the sums of the same tables have the same table, which is computed once.
@@ -78,7 +78,7 @@ class Group(NamedTuple):
 
     sites: np.ndarray
     shape: tuple[int, ...]
-    sources: list[Source]
+    sources: list[AddedTables]
     tables: np.ndarray
 
     @property
@@ -101,8 +101,8 @@ class Paths(NamedTuple):
 
     sites: np.ndarray
     ends: np.ndarray
-    unary: Group
-    pairs: Group
+    unary: EliminatedSites
+    pairs: EliminatedSites
     common: np.ndarray | None
 
     @property
@@ -114,7 +114,7 @@ class Paths(NamedTuple):
         return self.pairs.different * K**2 + steps * K**2 / PRODUCTS
 
 
-class Order:
+class EliminationOrder:
     """The stages in which sites are summed out.
 
     Parameters
@@ -143,7 +143,7 @@ class Order:
         tables: Sequence[np.ndarray],
     ):
         self.counts, self.entries, self._compact, self._most = counts, 0.0, compact, most
-        self.stages: list[list[Group | Paths]] = []
+        self.stages: list[list[EliminatedSites | Paths]] = []
         self._shares = any(len(np.unique(t)) < len(t) for t in tables)
         self._arrays = len(scopes)  # the number of arrays of tables; each group adds one
         # the tables that are left: {site: {(array, row)}}
@@ -166,7 +166,7 @@ class Order:
     def _neighbours(self, i: int) -> list[int]:
         return sorted({j for table in self._tables[i] for j in self._scope[table]} - {i})
 
-    def _stage(self, around: dict[int, list[int]]) -> list[Group | Paths]:
+    def _stage(self, around: dict[int, list[int]]) -> list[EliminatedSites | Paths]:
         """Choose the sites of the next stage, and what their sums are made of."""
         size: dict[int, float] = {
             i: math.prod(map(int, self.counts[[i, *near]])) for i, near in around.items()
@@ -176,7 +176,7 @@ class Order:
             times = Counter(made_of.values())
             size = {i: size[i] / times[made_of[i]] for i in size}
         order = sorted(size, key=lambda i: (size[i], i))
-        limit = max(size[order[0]] * PATIENCE, 1)
+        limit = max(size[order[0]] * STAGE_RATIO, 1)
         chosen: list[int] = []
         blocked: set[int] = set()
         for i in order:
@@ -190,7 +190,9 @@ class Order:
             groups[tuple(self.counts[[i, *around[i]]].tolist())].append(i)
         return [self._group(shape, sites, around) for shape, sites in groups.items()]
 
-    def _group(self, shape: tuple[int, ...], sites: list[int], around: dict[int, list[int]]) -> Group:
+    def _group(
+        self, shape: tuple[int, ...], sites: list[int], around: dict[int, list[int]]
+    ) -> EliminatedSites:
         scopes = [(i, *around[i]) for i in sites]
         group = self._sums(scopes, shape, [sorted(self._tables[i]) for i in sites])
         self._count(scopes, shape, group.different * math.prod(shape))
@@ -203,7 +205,7 @@ class Order:
 
     def _count(self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], entries: float) -> None:
         self.entries += entries
-        if math.prod(shape) > LARGEST or self.entries > self._most:
+        if math.prod(shape) > MOST_ENTRIES_OF_SITE or self.entries > self._most:
             raise TooDear(scopes[0], max(self.entries, math.prod(shape)))
 
     def _made_of(self, sites: tuple[int, ...], tables: Iterable[tuple[int, int]]) -> Hashable:
@@ -216,7 +218,7 @@ class Order:
 
     def _sums(
         self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
-    ) -> Group:
+    ) -> EliminatedSites:
         """The group whose members have these sites and are the sums of these tables, which are used up."""
         found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
         number: dict[Hashable, int] = {}  # of each different table
@@ -236,11 +238,11 @@ class Order:
         sources = []
         for (array, axes), pairs in found.items():
             rows, into = np.array(pairs).T
-            sources.append(Source(array, rows, into, axes))
-        return Group(np.array(scopes), shape, sources, np.array(of_members))
+            sources.append(AddedTables(array, rows, into, axes))
+        return EliminatedSites(np.array(scopes), shape, sources, np.array(of_members))
 
     # ------------------------------------------------------------ paths
-    def _paths(self, around: dict[int, list[int]]) -> list[Group | Paths]:
+    def _paths(self, around: dict[int, list[int]]) -> list[EliminatedSites | Paths]:
         """The paths that can be summed out next, those of about as many sites together."""
         groups: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
@@ -248,7 +250,7 @@ class Order:
             if len(around[i]) == 1 and i not in passed:
                 path = self._path(i, around)
                 passed.update(path)
-                if len(path) > (1 if self._compact else SHORTEST):
+                if len(path) > (1 if self._compact else SHORTEST_PATH):
                     about = 0 if self._compact else len(path).bit_length()
                     groups[about, int(self.counts[i])].append(path)
         return [self._of_paths(paths) for some in groups.values() for paths in self._with_same(some)]
@@ -262,7 +264,7 @@ class Order:
             groups[
                 tuple(self._made_of(pair, self._joining(*pair)) for pair in itertools.pairwise(path))
             ].append(path)
-        return [*groups.values()] if FEW * len(groups) <= len(paths) else [paths]
+        return [*groups.values()] if FEWER_GROUPS * len(groups) <= len(paths) else [paths]
 
     def _joining(self, i: int, j: int) -> list[tuple[int, int]]:
         """The tables that join two sites."""
@@ -338,21 +340,21 @@ class Elimination:
         counts: np.ndarray,
         scopes: Sequence[np.ndarray],
         compact: bool = False,
-        most: float = DEAREST,
+        most: float = MOST_ENTRIES,
         tables: Sequence[np.ndarray] | None = None,
     ):
         self.counts, self.scopes = np.asarray(counts), [np.asarray(s) for s in scopes]
         self._options = compact, most, tables or [np.arange(len(s)) for s in self.scopes]
-        self.order = Order(self.counts, self.scopes, True, *self._options)
+        self.order = EliminationOrder(self.counts, self.scopes, True, *self._options)
 
     @functools.cached_property
-    def _for_accelerators(self) -> Order:
+    def _for_accelerators(self) -> EliminationOrder:
         try:
-            return Order(self.counts, self.scopes, False, *self._options)
+            return EliminationOrder(self.counts, self.scopes, False, *self._options)
         except TooDear:
             return self.order
 
-    def stages(self) -> list[list[Group | Paths]]:
+    def stages(self) -> list[list[EliminatedSites | Paths]]:
         """The stages of the device that JAX uses."""
         return (self.order if jax.default_backend() == "cpu" else self._for_accelerators).stages
 
@@ -371,13 +373,14 @@ class Elimination:
         arrays, total, stages = list(tables), jnp.zeros(()), []
         for stage in self.stages():
             results = [
-                along(group, arrays) if isinstance(group, Paths) else summed(group, arrays) for group in stage
+                summed_along(group, arrays) if isinstance(group, Paths) else sites_summed_out(group, arrays)
+                for group in stage
             ]
             arrays += [left for left, _ in results]
             roots = [
-                rows_of(left, group.tables).sum()
+                take_rows(left, group.tables).sum()
                 for group, (left, _) in zip(stage, results, strict=True)
-                if isinstance(group, Group) and is_root(group)
+                if isinstance(group, EliminatedSites) and is_root(group)
             ]
             total += sum(roots, jnp.zeros(()))
             stages.append([kept for _, kept in results])
@@ -392,8 +395,8 @@ class Elimination:
         """
         pairs = zip(self.stages(), stages, strict=True)
         ends = [(g, t) for groups, tables in pairs for g, t in zip(groups, tables, strict=True)]
-        last = [(g, t) for g, t in ends if isinstance(g, Group) and is_root(g)]
-        return jnp.concatenate([rows_of(log_sum(table, 1), group.tables) for group, table in last])
+        last = [(g, t) for g, t in ends if isinstance(g, EliminatedSites) and is_root(g)]
+        return jnp.concatenate([take_rows(logsumexp(table, 1), group.tables) for group, table in last])
 
     def components(self) -> np.ndarray:
         """(d,) int, the component of each site, numbered as in `roots`."""
@@ -421,7 +424,9 @@ class Elimination:
             for group, tables in zip(groups, kept, strict=True):
                 if isinstance(group, Paths):
                     weights, pairs = tables
-                    chosen = drawn(uniforms[group.sites], weights, pairs, index[group.ends], group.common)
+                    chosen = sampled_backward(
+                        uniforms[group.sites], weights, pairs, index[group.ends], group.common
+                    )
                     present = group.sites >= 0
                     index = index.at[group.sites[present]].set(chosen[present])
                     continue
@@ -433,21 +438,21 @@ class Elimination:
         return index
 
 
-def is_root(group: Group | Paths) -> bool:
+def is_root(group: EliminatedSites | Paths) -> bool:
     """Whether the sites of a group are the last of their components."""
-    return isinstance(group, Group) and len(group.shape) == 1
+    return isinstance(group, EliminatedSites) and len(group.shape) == 1
 
 
-def summed(group: Group, arrays: list[Any]):
+def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
     """The tables of the neighbours of a group's sites, which are summed out, and those with the sites."""
     table = joint(group, arrays)
-    return log_sum(table, 1), table
+    return logsumexp(table, 1), table
 
 
-def along(paths: Paths, arrays: list[Any]):
-    """(B, K) nats, what is left of paths at their ends, and what `drawn` reads."""
+def summed_along(paths: Paths, arrays: list[Any]):
+    """(B, K) nats, what is left of paths at their ends, and what `sampled_backward` reads."""
     if paths.common is not None:
-        unary = rows_of(joint(paths.unary, arrays), paths.unary.tables).reshape(*paths.sites.shape, -1)
+        unary = take_rows(joint(paths.unary, arrays), paths.unary.tables).reshape(*paths.sites.shape, -1)
         pairs = joint(paths.pairs, arrays)
         arriving, last = messages_in_common(unary, pairs, jnp.asarray(paths.common))
         return last, (unary + arriving, pairs)
@@ -458,7 +463,7 @@ def along(paths: Paths, arrays: list[Any]):
 
 def tables_along(paths: Paths, arrays: list[Any]):
     """(L, B, K) and (L, B, K, K) nats, the tables of the sites of paths, and of each and the next one."""
-    unary, pairs = (rows_of(joint(g, arrays), g.tables) for g in (paths.unary, paths.pairs))
+    unary, pairs = (take_rows(joint(g, arrays), g.tables) for g in (paths.unary, paths.pairs))
     present = paths.sites >= 0
     K = pairs.shape[-1]
     if not present.all():  # steps before the start of a path leave the message as it is
@@ -469,7 +474,7 @@ def tables_along(paths: Paths, arrays: list[Any]):
     return unary.reshape(*present.shape, K), pairs.reshape(*present.shape, K, K)
 
 
-def joint(group: Group, arrays: list[Any]):
+def joint(group: EliminatedSites, arrays: list[Any]):
     """(U, *shape) nats, the different tables of a group, sums of the tables that each is made of."""
     table = jnp.zeros((group.different, *group.shape))
     for source in group.sources:
@@ -483,9 +488,9 @@ def joint(group: Group, arrays: list[Any]):
     return table
 
 
-def aligned(group: Group, source: Source, arrays: Sequence[Any]):
+def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
     """The tables (r, ...) of a source, with the axes of its group; those that are missing have length 1."""
-    more = rows_of(arrays[source.batch], source.rows)
+    more = take_rows(arrays[source.batch], source.rows)
     order = np.argsort(source.axes)
     more = more.transpose(0, *(1 + order))
     # the widest array has a column for every value of any of its sites
@@ -494,7 +499,7 @@ def aligned(group: Group, source: Source, arrays: Sequence[Any]):
     return jnp.expand_dims(more, [1 + a for a in missing])
 
 
-def rows_of(a, rows: np.ndarray):
+def take_rows(a, rows: np.ndarray):
     """The rows (r,) of an array; by a slice where they are evenly spaced, also with each of them repeated, as
     XLA is slow in gathers.
     """
@@ -504,7 +509,7 @@ def rows_of(a, rows: np.ndarray):
         return jax.lax.slice_in_dim(a, int(rows[0]), int(rows[-1]) + 1, step)
     times = int(np.argmax(rows != rows[0])) if (rows != rows[0]).any() else len(rows)
     if times > 1 and np.array_equal(rows, np.repeat(rows[::times], times)):
-        each = rows_of(a, rows[::times])
+        each = take_rows(a, rows[::times])
         return jnp.broadcast_to(each[:, None], (len(each), times, *a.shape[1:])).reshape(-1, *a.shape[1:])
     return a[rows]
 
@@ -519,7 +524,7 @@ def sums_by(a, member: np.ndarray, members: int):
     return a.reshape(members, each[0], *a.shape[1:]).sum(1)
 
 
-def log_sum(a, axis: int):
+def logsumexp(a, axis: int):
     """log of the sum of exp(a) along an axis; -inf, with gradient 0, where all are -inf."""
     largest = a.max(axis, keepdims=True)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)

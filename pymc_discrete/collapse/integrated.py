@@ -24,15 +24,15 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-MOST = 300  # of coefficients: a gradient by the other unknowns takes the cube of that
+MOST_COEFFICIENTS = 300  # of coefficients: a gradient by the other unknowns takes the cube of that
 # Where sites are no gates, every value of each takes a matrix of its own. That is done for at most so many
 # sites, and counted operations of all their values.
-FEW, DEAREST = 3, 2.5e6
+MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
 
 _kept: Kept[list[str]] = Kept(MODELS)
 
 
-def chosen(
+def chosen_coefficients(
     described: DescribedModel,
     names: Sequence[str],
     moved: Sequence[str],
@@ -91,10 +91,10 @@ def coefficients_to_integrate(
     moved : continuous variables that no step names
     """
     asked = (key_of_model(described.model), tuple(names), tuple(moved))
-    return _kept.get(asked, lambda: _found(described, names, moved))
+    return _kept.get(asked, lambda: _affordable(described, names, moved))
 
 
-def _found(described: DescribedModel, names: Sequence[str], moved: Sequence[str]) -> list[str]:
+def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence[str]) -> list[str]:
     model = described.model
     plain = [rv for rv in model.free_RVs if model.rvs_to_transforms[rv] is None]
     if not any(str(model.rvs_to_values[rv].name) in moved for rv in plain):
@@ -105,7 +105,7 @@ def _found(described: DescribedModel, names: Sequence[str], moved: Sequence[str]
         graph = logp_graph(model, list(names), block.point, supports)
         chosen = quadratic_in(graph, model)
         coefficients = Coefficients([v for v in graph.others if v.name in chosen], graph)
-        if not chosen or not set(chosen) <= set(moved) or coefficients.p > MOST:
+        if not chosen or not set(chosen) <= set(moved) or coefficients.p > MOST_COEFFICIENTS:
             return []
         enters = Depends(coefficients.variables)
         terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
@@ -119,5 +119,5 @@ def _found(described: DescribedModel, names: Sequence[str], moved: Sequence[str]
         ]
         rows = sum(graph.size(part) for t in terms for part in all_summands(t, graph) if part in enters)
         work = sum(k.sum() for k in values) * coefficients.p**2 * (rows + coefficients.p)
-        few = sum(k.size for k in values) <= FEW and work <= DEAREST
+        few = sum(k.size for k in values) <= MOST_OTHER_SITES and work <= MOST_OPERATIONS
         return chosen if few and not flat.intersection(chosen) else []

@@ -25,7 +25,7 @@ from pytensor.graph.basic import Variable
 from xarray import DataTree
 
 from pymc_discrete.collapse.cavities import cavities
-from pymc_discrete.collapse.elimination import log_sum
+from pymc_discrete.collapse.elimination import logsumexp
 from pymc_discrete.collapse.marginalize import (
     density_to_sum,
     terms_that_read,
@@ -33,7 +33,7 @@ from pymc_discrete.collapse.marginalize import (
     without_transforms,
 )
 from pymc_discrete.collapse.probabilities import named_dims
-from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
+from pymc_discrete.collapse.ranges import NamedBounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.model.blocks import DISCRETE, free
 from pymc_discrete.model.initial import for_long_chains, point_of
@@ -43,9 +43,9 @@ from pymc_discrete.runtime.names import shown
 _log = logging.getLogger("pymc.discrete")
 
 MARGINAL, COMPONENT = "marginal", "component"
-WAYS = (MARGINAL, COMPONENT)
+KINDS_OF_LIKELIHOOD = (MARGINAL, COMPONENT)
 BATCH = 2**18  # entries of all tables of the draws that are computed together
-FEW = 100  # draws by which the range of a sum is chosen
+RANGE_DRAWS = 100  # draws by which the range of a sum is chosen
 
 
 class LogLikelihood:
@@ -86,7 +86,7 @@ class LogLikelihood:
                 self._switched, self.switches = with_switches(plain, observed)
             self._sums(self.ranges.about(point_of(plain)))  # refuses what is too large
 
-    def _sums(self, ranges: Bounds) -> Sums:
+    def _sums(self, ranges: NamedBounds) -> Sums:
         names = [*self.names, *self.switches.values()]
         try:
             with model_settings():
@@ -142,8 +142,8 @@ class LogLikelihood:
             f"Computing log_likelihood={self.way!r} of {shown(self.observed)}: sums over {shown(self.names)} "
             f"in {chains * draws} draws ..."
         )
-        few = np.unique(np.linspace(0, chains * draws - 1, FEW).astype(int))
-        wider: Bounds | None = self.ranges.about(posterior)
+        few = np.unique(np.linspace(0, chains * draws - 1, RANGE_DRAWS).astype(int))
+        wider: NamedBounds | None = self.ranges.about(posterior)
         while wider is not None:
             ranges, sums = wider, self._sums(wider)
             ordered = [
@@ -247,7 +247,7 @@ class LogLikelihood:
             for column, sites in enumerate(group.sites.T):
                 rest = cavity
                 for axis in reversed([a for a in range(len(group.widths)) if a != column]):
-                    rest = log_sum(rest, 1 + axis)
+                    rest = logsumexp(rest, 1 + axis)
                 found = found.at[:, sites].max(tails(jax.nn.softmax(rest, axis=1), last[sites]))
         return jnp.nan_to_num(found)
 

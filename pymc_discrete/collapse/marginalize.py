@@ -30,7 +30,7 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.space.space import UNBOUNDED, Space
 
-SUMMED_OUT = "summed out"  # the name of the potential, unless the model has it
+MARGINAL_POTENTIAL = "summed out"  # the name of the potential, unless the model has it
 
 
 @watched("Summing variables out")
@@ -80,7 +80,7 @@ def marginalize(
     if vars is None and not free(model, DISCRETE):
         raise ValueError("There is nothing to sum out: the model has no discrete free variable.")
     names = block_of(model, vars)
-    numbered = (SUMMED_OUT if n == 1 else f"{SUMMED_OUT} {n}" for n in itertools.count(1))
+    numbered = (MARGINAL_POTENTIAL if n == 1 else f"{MARGINAL_POTENTIAL} {n}" for n in itertools.count(1))
     taken = {*model.named_vars} - {p.name for p in terms_that_read(model, names)[1]}
     name = next(name for name in numbered if name not in taken)
     plain = without_transforms(model)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MOST = 8  # number of parts: each has a program of its own
+MOST_PARTS = 8  # number of parts: each has a program of its own
 # Numbers of entries of the largest table. The smallest is tried first: with trees a program is compiled in
 # seconds, and tables of many sites take minutes.
 LIMITS = [2**k for k in range(2, 17, 2)]
 
 
-def parts_of(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.ndarray | None:
+def affordable_parts(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.ndarray | None:
     """Parts that together contain every site, in tables as small as possible.
 
     Parameters
@@ -26,15 +26,15 @@ def parts_of(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.ndarray | N
 
     Returns
     -------
-    (V, d) bool, the sites of each of at most `MOST` parts; None where that many do not reach all sites
+    (V, d) bool, the sites of each of at most `MOST_PARTS` parts; None where that many do not reach all sites
     """
     around = neighbours(len(counts), scopes)
     pair = min(int(counts.max(initial=1)) ** 2, LIMITS[-1])
     for limit in (limit for limit in LIMITS if limit >= pair):
         parts: list[np.ndarray] = []
         left = np.ones(len(counts), bool)
-        while left.any() and len(parts) < MOST:
-            parts.append(part(counts, around, limit, left, np.random.default_rng(len(parts))))
+        while left.any() and len(parts) < MOST_PARTS:
+            parts.append(affordable_part(counts, around, limit, left, np.random.default_rng(len(parts))))
             left &= ~parts[-1]
         if not left.any():
             return np.stack(parts)
@@ -53,7 +53,7 @@ def neighbours(d: int, scopes: Sequence[np.ndarray]) -> list[set[int]]:
     return around
 
 
-def part(
+def affordable_part(
     counts: np.ndarray, around: list[set[int]], limit: int, wanted: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """A part whose sites can be summed out with tables of at most so many entries.

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from pymc_discrete.kernels.random import choose
 
-SMALLEST = 1e-250  # smaller products are summed in logarithms
+SMALLEST_PRODUCT = 1e-250  # smaller products are summed in logarithms
 
 
 @jax.custom_vjp
@@ -36,7 +36,7 @@ def _forward(unary, pairs):
     def step(message, tables):
         own, pair = tables
         terms = (message + own)[:, :, None] + pair
-        largest = finite(terms.max(1, keepdims=True))
+        largest = finite_or_zero(terms.max(1, keepdims=True))
         weights = jnp.exp(terms - largest)
         total = weights.sum(1, keepdims=True)
         possible = total > 0
@@ -65,7 +65,7 @@ def _backward(probabilities, slopes):
 messages.defvjp(_forward, _backward)
 
 
-def drawn(uniforms, weights, pairs, end, common=None):
+def sampled_backward(uniforms, weights, pairs, end, common=None):
     """(L, B) int, the index of each site's value, drawn exactly from the end of each path to its start.
 
     Parameters
@@ -103,14 +103,14 @@ def messages_in_common(unary, pairs, common):
     return _forward_in_common(unary, pairs, common)[0]
 
 
-def finite(largest):
+def finite_or_zero(largest):
     """The largest of some numbers, and 0 where all are -inf."""
     return jnp.where(jnp.isfinite(largest), largest, 0.0)
 
 
 def exponentials(tables):
     """The weights (U, K, K) of pairs up to a factor exp(top) for each value of the second site, and top."""
-    top = finite(tables.max(1))
+    top = finite_or_zero(tables.max(1))
     return jnp.exp(tables - top[:, None]), top
 
 
@@ -120,11 +120,11 @@ def _forward_in_common(unary, pairs, common):
     def step(message, given):
         own, u = given
         before = message + own
-        largest = finite(before.max(1, keepdims=True))
+        largest = finite_or_zero(before.max(1, keepdims=True))
         total = jnp.exp(before - largest) @ weights[u]
         positive = total > 0
         product = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf) + largest + top[u]
-        small = total < SMALLEST
+        small = total < SMALLEST_PRODUCT
 
         def lost():
             possible = jnp.asarray(before > -jnp.inf, float) @ jnp.asarray(pairs[u] > -jnp.inf, float)
@@ -150,7 +150,7 @@ def _backward_in_common(kept, slopes):
         slope = jnp.where(possible, slope, 0.0)
 
         def product():
-            largest = finite(before.max(1, keepdims=True))
+            largest = finite_or_zero(before.max(1, keepdims=True))
             # divided by the product
             scaled = slope * jnp.exp(jnp.where(possible, largest + top[u] - some, 0.0))
             left = jnp.exp(before - largest)

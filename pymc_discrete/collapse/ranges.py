@@ -17,10 +17,10 @@ _log = logging.getLogger("pymc.discrete")
 ENDS = 8  # the number of values at each end from which the probability beyond is estimated
 TOLERATED = 1e-6  # largest probability that a sum may leave out without a warning
 NEGLIGIBLE = 1e-12  # the probability that is left out of sums whose range is chosen here
-WIDEST = 2**14  # the largest number of values of these sums
-SHORTEST = 32  # the least number of values on both sides of the draws
+WIDEST_SUM = 2**14  # the largest number of values of these sums
+VALUES_BEYOND = 32  # the least number of values on both sides of the draws
 
-Bounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbers or arrays of its shape
+NamedBounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbers or arrays of its shape
 
 
 def tails(p, last):
@@ -63,7 +63,7 @@ class Ranges:
     open : the variables whose range has to be chosen: they have no bounds, or too many values to sum all
     """
 
-    def __init__(self, plain: pm.Model, names: Sequence[str], truncate: Bounds | None):
+    def __init__(self, plain: pm.Model, names: Sequence[str], truncate: NamedBounds | None):
         self.truncate = dict(truncate or {})
         self._supports = {
             # a bound that follows from the range of another variable counts
@@ -74,10 +74,10 @@ class Ranges:
             name
             for name, (lower, upper) in self._supports.items()
             if name not in self.truncate
-            and (lower is None or upper is None or np.max(np.asarray(upper) - lower) >= WIDEST)
+            and (lower is None or upper is None or np.max(np.asarray(upper) - lower) >= WIDEST_SUM)
         ]
 
-    def about(self, draws: Mapping[Any, Any]) -> Bounds:
+    def about(self, draws: Mapping[Any, Any]) -> NamedBounds:
         """Ranges about draws (..., *shape) of the open variables, or about single values of them."""
         found = {}
         for name in self.open:
@@ -87,7 +87,7 @@ class Ranges:
             else:
                 values = np.asarray(values)[None]
             low, high = (f(0).astype(np.int64) for f in (values.min, values.max))
-            reach = max(SHORTEST, int((high - low).max(initial=0)))
+            reach = max(VALUES_BEYOND, int((high - low).max(initial=0)))
             found[name] = self._inside(name, low - reach, high + reach)
         return found
 
@@ -99,7 +99,7 @@ class Ranges:
             high if upper is None else np.minimum(high, upper),
         )
 
-    def wider(self, ranges: Bounds, space: Space, left_out: np.ndarray) -> Bounds | None:
+    def wider(self, ranges: NamedBounds, space: Space, left_out: np.ndarray) -> NamedBounds | None:
         """Wider ranges for the variables of which too much is left out; None where that is not needed.
 
         Parameters
@@ -112,7 +112,7 @@ class Ranges:
             sites = space.numbers(name)
             width = int(np.max(np.asarray(high) - low)) + 1
             below, above = (left_out[side, sites] > NEGLIGIBLE for side in (0, 1))
-            step = min(3 * width, WIDEST - width)
+            step = min(3 * width, WIDEST_SUM - width)
             if step > 0:
                 found[name] = self._inside(name, low - below * step, high + above * step)
         pairs = [(a, b) for name in ranges for a, b in zip(ranges[name], found[name], strict=True)]

@@ -12,7 +12,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from pytensor.graph.traversal import ancestors
 from xarray import DataTree
 
-from pymc_discrete.collapse.log_likelihood import WAYS, LogLikelihood
+from pymc_discrete.collapse.log_likelihood import KINDS_OF_LIKELIHOOD, LogLikelihood
 from pymc_discrete.collapse.marginalize import (
     check_truncate,
     density_to_sum,
@@ -20,7 +20,7 @@ from pymc_discrete.collapse.marginalize import (
     without_transforms,
 )
 from pymc_discrete.collapse.probabilities import dataset, named_dims
-from pymc_discrete.collapse.ranges import Bounds, Ranges, tails
+from pymc_discrete.collapse.ranges import NamedBounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of
@@ -91,7 +91,7 @@ def recover(
     """
     check_result(idata, "pmd.recover(idata, model)")
     check_truncate(truncate)
-    seed = seed_of(random_seed)
+    seed = jax_seed(random_seed)
     model = model_of(model, vars)
     if vars is None and not free(model, DISCRETE):
         raise ValueError(
@@ -100,11 +100,11 @@ def recover(
     names = block_of(model, vars)
     plain, posterior = without_transforms(model), idata["posterior"]
     if log_likelihood is not None:
-        check_choice("log_likelihood", log_likelihood, WAYS)
+        check_choice("log_likelihood", log_likelihood, KINDS_OF_LIKELIHOOD)
         likelihood = LogLikelihood(model, names, log_likelihood, truncate)
     ranges = Ranges(plain, names, truncate)
     drawn = all(name in posterior for name in ranges.open)
-    wider: Bounds | None = ranges.about(posterior.to_dataset()) if drawn else {}
+    wider: NamedBounds | None = ranges.about(posterior.to_dataset()) if drawn else {}
     while wider is not None:
         chosen = wider
         density = density_to_sum(plain, names, {**(truncate or {}), **chosen})
@@ -134,7 +134,7 @@ def recover(
     return found
 
 
-def seed_of(random_seed: Any) -> int:
+def jax_seed(random_seed: Any) -> int:
     """A seed for JAX, of what a user passed as `random_seed`."""
     try:
         return int(np.random.default_rng(random_seed).integers(2**63))

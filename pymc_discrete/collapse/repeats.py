@@ -23,7 +23,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pymc_discrete.collapse.derivatives import differentiable
-from pymc_discrete.collapse.elements import Elements, Sparse
+from pymc_discrete.collapse.elements import ElementGroup, Sparse
 from pymc_discrete.collapse.elimination import Elimination
 from pymc_discrete.collapse.labels import Labels, classes, first_alike
 from pymc_discrete.structure.jaxify import jaxify
@@ -34,7 +34,7 @@ FEWER = 2  # of equal components one is summed if that leaves at most 1 / FEWER 
 # A program knows the values of data, and is compiled again for others, if they leave at most 1 / MUCH_FEWER
 # of at least MANY components.
 MUCH_FEWER, MANY = 8, 256
-DEEPEST = 50  # the most Ops above the elements of a leaf that are computed apart from its other elements
+DEEPEST_COPY = 50  # the most Ops above the elements of a leaf that are computed apart from its other elements
 
 
 def components_of(elements: Sparse) -> np.ndarray:
@@ -45,7 +45,7 @@ def components_of(elements: Sparse) -> np.ndarray:
     return connected_components(coo_array((np.ones(len(pairs)), pairs.T), shape=(d, d)), directed=False)[1]
 
 
-def alike(elements: Sparse, components: np.ndarray, by_value: bool = False) -> np.ndarray:
+def equal_components(elements: Sparse, components: np.ndarray, by_value: bool = False) -> np.ndarray:
     """(c,) int, the same number for components with equal sums.
 
     Parameters
@@ -65,7 +65,7 @@ def alike(elements: Sparse, components: np.ndarray, by_value: bool = False) -> n
     labels = Labels(dependence, variables, by_value)
     rows = [np.stack([components, np.full(d, -1), of_sites], 1)]
     for n, group in enumerate(elements.groups):
-        assert isinstance(group, Elements)
+        assert isinstance(group, ElementGroup)
         of_group = labels.of(group.term.var)[group.elements]
         rows.append(np.stack([components[group.sites[:, 0]], np.full(len(of_group), n), of_group], 1))
     table = np.concatenate(rows)
@@ -116,10 +116,12 @@ class Repeats:
         if elements.density.plan.dense or elements.moving.any():
             return None
         components = components_of(elements)
-        _, chosen, times = np.unique(alike(elements, components), return_index=True, return_counts=True)
+        _, chosen, times = np.unique(
+            equal_components(elements, components), return_index=True, return_counts=True
+        )
         numbers = {str(v.name) for v in elements.density.graph.others if isinstance(v, Number)}
         if numbers and times.sum() >= MANY and MUCH_FEWER * len(chosen) > times.sum():
-            by_value = alike(elements, components, by_value=True)
+            by_value = equal_components(elements, components, by_value=True)
             if MUCH_FEWER * len(np.unique(by_value)) <= times.sum():
                 raise NeedsValues(numbers)
         return cls(elements, components, chosen, times) if FEWER * len(chosen) <= times.sum() else None
@@ -128,7 +130,7 @@ class Repeats:
         """{leaf of the density: flat indices of those of its elements that the tables need}."""
         plan, graph, leaves = self.density.plan, self.density.graph, self.density.leaves
         read: dict[Variable, list[np.ndarray]] = defaultdict(list)
-        groups = [g for g in (*self.elements.groups, *self.elements.fixed) if isinstance(g, Elements)]
+        groups = [g for g in (*self.elements.groups, *self.elements.fixed) if isinstance(g, ElementGroup)]
         for group in groups:
             read[group.term.var].append(group.elements[group.first])
         for whole in (*plan.constant, *(g.term.weight for g in groups)):
@@ -198,7 +200,7 @@ def elements_at(var: Variable, index: np.ndarray, labels: Labels, depth: int = 0
         return whole
     if isinstance(var, Constant):
         return pt.constant(np.asarray(var.data).reshape(-1)[index])
-    if node is None or depth == DEEPEST:
+    if node is None or depth == DEEPEST_COPY:
         return whole[index]
     if isinstance(node.op, Elemwise) and len(node.outputs) == 1:
         inputs = []

@@ -26,7 +26,7 @@ from pymc_discrete.kernels.random import uniforms
 
 ELSEWHERE = 0.05  # the probability of cells that are laid at random
 STRIDES = (1, 4, 16)  # the distances between their values
-FAR = 0.25  # the part of the intervals on one side that is their far end
+FAR_END = 0.25  # the part of the intervals on one side that is their far end
 
 
 class FarOut(NamedTuple):
@@ -173,7 +173,7 @@ class Stretches:
         first, doublings = self.intervals(usual, xp)
         low, high = self._reach(first, doublings, xp)
         middle = first[..., 0]
-        left, right = FAR * (middle - low), FAR * (high - middle - self.single)
+        left, right = FAR_END * (middle - low), FAR_END * (high - middle - self.single)
         down = (x < low + left) & (low > xp.asarray(self.lower))
         up = (x >= high - right) & (high <= xp.asarray(self.upper))
         return xp.asarray(self.stretched) & (down | up)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import Sparse
-from pymc_discrete.collapse.elimination import DEAREST, Elimination, TooDear
+from pymc_discrete.collapse.elimination import MOST_ENTRIES, Elimination, TooDear
 from pymc_discrete.collapse.labels import first_alike
 from pymc_discrete.collapse.repeats import Repeats
 from pymc_discrete.differences.density import ModelDensity
@@ -57,7 +57,7 @@ class Sums:
         self,
         density: ModelDensity,
         counts: np.ndarray | None = None,
-        most: float = DEAREST,
+        most: float = MOST_ENTRIES,
         shared: bool = False,
     ):
         self.density, self.most, self.shared = density, most, shared
@@ -181,7 +181,9 @@ class Sums:
 
     def logdensity(self, context: ContextOfModel, stretches: Any = None):
         """() nats, the log of the sum of exp of the terms that depend on the block."""
-        return self._of(total, self.tables(context, stretches), stretches) + self._rest(context, stretches)
+        return self._of(log_total, self.tables(context, stretches), stretches) + self._rest(
+            context, stretches
+        )
 
     def logdensity_of(self, inputs: Sequence[Any], stretches: Any = None):
         """`logdensity` in the context of these inputs, whose derivatives are nowhere nan without influence.
@@ -223,13 +225,13 @@ class Sums:
         return jnp.take_along_axis(jnp.asarray(values), index[:, None], axis=1)[:, 0]
 
 
-def total(elimination: Elimination, tables: list[Any]):
+def log_total(elimination: Elimination, tables: list[Any]):
     """() nats, the logarithm of the sum over all sites."""
     return elimination.joined(tables)[0]
 
 
 def total_and_draw(elimination: Elimination, tables: list[Any], uniforms):
-    """The `total`, and (d,) int, the index of each site's value, drawn exactly given the tables."""
+    """The `log_total`, and (d,) int, the index of each site's value, drawn exactly given the tables."""
     found, stages = elimination.joined(tables)
     return found, elimination.draw(uniforms, stages)
 

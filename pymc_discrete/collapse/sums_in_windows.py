@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.collapse.elements import Elements, Sparse
-from pymc_discrete.collapse.elimination import DEAREST, Elimination
+from pymc_discrete.collapse.elements import ElementGroup, Sparse
+from pymc_discrete.collapse.elimination import MOST_ENTRIES, Elimination
 from pymc_discrete.collapse.sums import Sums, total_draw_and_probabilities
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.sum_of_parts import ContextOfModel
@@ -37,7 +37,9 @@ class SumsInWindows(Sums):
     NotImplementedError, SumTooLarge
     """
 
-    def __init__(self, density: ModelDensity, counts: np.ndarray, first: np.ndarray, most: float = DEAREST):
+    def __init__(
+        self, density: ModelDensity, counts: np.ndarray, first: np.ndarray, most: float = MOST_ENTRIES
+    ):
         self._first = first
         super().__init__(density, counts, most, shared=True)
 
@@ -72,7 +74,7 @@ class SumsInWindows(Sums):
 
     def _rest(self, context: ContextOfModel, stretches: Any):
         summed, number = self._summed(stretches), self.elimination.components()
-        groups = [g for g in self.elements.groups if isinstance(g, Elements)]
+        groups = [g for g in self.elements.groups if isinstance(g, ElementGroup)]
         kept = [
             jnp.where(summed[number[group.sites[:, 0]]], 0.0, values).sum()
             for group, values in zip(groups, self.elements.at(stretches, context), strict=True)

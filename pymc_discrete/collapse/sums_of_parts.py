@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.collapse.elimination import DEAREST, Elimination, Paths, TooDear, rows_of
-from pymc_discrete.collapse.parts import MOST, parts_of
+from pymc_discrete.collapse.elimination import MOST_ENTRIES, Elimination, Paths, TooDear, take_rows
+from pymc_discrete.collapse.parts import MOST_PARTS, affordable_parts
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.runtime.names import shown
 
@@ -61,7 +61,7 @@ class SumsOfParts(Sums):
     def _arrange(self) -> None:
         groups = self.elements.groups
         entries = sum(len(g.sites) * np.prod(g.widths, dtype=float) for g in groups)
-        parts = parts_of(self.counts, [g.sites for g in groups]) if entries <= DEAREST else None
+        parts = affordable_parts(self.counts, [g.sites for g in groups]) if entries <= MOST_ENTRIES else None
         if parts is None:
             raise self._refusal()
         self.parts = parts
@@ -74,7 +74,7 @@ class SumsOfParts(Sums):
     def _refusal(self) -> SumTooLarge:
         return SumTooLarge(
             f"{shown(self.density.names)} cannot be summed out: their sites interact with so many others "
-            f"that no {MOST} parts of them, each summed out given the rest, hold all. Sum out fewer "
+            f"that no {MOST_PARTS} parts of them, each summed out given the rest, hold all. Sum out fewer "
             "variables, and sample the others by a discrete step."
         )
 
@@ -156,7 +156,7 @@ class SumsOfParts(Sums):
 
         def values(given: Given):
             if all(given.inner):
-                return rows_of(tables[given.array], given.rows)
+                return take_rows(tables[given.array], given.rows)
             columns = zip(given.inner, given.sites.T, strict=True)
             at = (slice(None) if here else index[sites] for here, sites in columns)
             return tables[given.array][(given.rows, *at)]

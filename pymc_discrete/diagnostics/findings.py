@@ -13,7 +13,7 @@ from pymc.stats.convergence import SamplerWarning
 
 from pymc_discrete.diagnostics.draws import labels_in_draws
 from pymc_discrete.diagnostics.facts import Facts
-from pymc_discrete.runtime.names import element, shown
+from pymc_discrete.runtime.names import element_name, shown
 
 type Line = str | SamplerWarning  # what is logged; a warning of PyMC goes to the log of PyMC
 
@@ -93,4 +93,4 @@ def elements_in_words(found: Finding, facts: Facts) -> str:
     places = [np.unravel_index(i, shape) if shape else () for i in np.flatnonzero(which)]
     if len(places) > SHOWN:
         return f"{len(places)} of the {len(which)} elements of {name!r}"
-    return shown(element(name, axes, place) for place in places)
+    return shown(element_name(name, axes, place) for place in places)

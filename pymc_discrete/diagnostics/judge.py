@@ -28,7 +28,7 @@ from pymc_discrete.diagnostics.verdicts import (
     slow,
     too_few_moves,
 )
-from pymc_discrete.runtime.names import alike
+from pymc_discrete.runtime.names import grouped_by_pattern
 
 import_files("pymc_discrete.diagnostics.columns")
 
@@ -155,7 +155,7 @@ class Judge:
         group: tuple[str, ...] = (name,)
         if self.draws(name).ndim == 2:
             scalars = [n for n in self.discrete if self.all[n].ndim == 2]
-            group = next((tuple(names) for names in alike(scalars) if name in names), group)
+            group = next((tuple(names) for names in grouped_by_pattern(scalars) if name in names), group)
         if group not in self._orders:
             self._orders[group] = orders_of([self.draws(n).data for n in group], self.lp)
         return self._orders[group]

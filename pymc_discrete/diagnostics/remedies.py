@@ -22,7 +22,7 @@ from pytensor.scalar.basic import (
 )
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_discrete.collapse.choice import DEAREST, summed
+from pymc_discrete.collapse.choice import MOST_TIMES_THE_WORK, summed_if_it_pays
 from pymc_discrete.runtime.names import shown
 
 # scalar Ops by which a continuous value has no influence on small changes
@@ -108,7 +108,9 @@ class Remedies:
             discrete = [str(v.name) for v in self.model.discrete_value_vars]
             sampled = set(names) <= set(discrete) and bool(self.model.continuous_value_vars)
             ordered = [name for name in discrete if name in names]
-            self._possible[key] = sampled and summed(self.model, ordered, DEAREST, "")[0] is not None
+            self._possible[key] = (
+                sampled and summed_if_it_pays(self.model, ordered, MOST_TIMES_THE_WORK, "")[0] is not None
+            )
         return self._possible[key]
 
     def sum_out(self, names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from pymc_discrete.diagnostics.statistics.chi_square import chi_square, share_re
 from pymc_discrete.diagnostics.statistics.effective import hamming_ess
 from pymc_discrete.diagnostics.statistics.movement import any_moved
 from pymc_discrete.diagnostics.statistics.rhat import hamming_rhat
-from pymc_discrete.runtime.names import element
+from pymc_discrete.runtime.names import element_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,4 +140,4 @@ def row_names(draws: xr.DataArray) -> Iterator[str]:
     """The name of each element: `z`, or `z[a, b]` with its coordinates."""
     axes = labels_in_draws(draws)
     for place in product(*(range(len(a)) for a in axes)):
-        yield element(str(draws.name), axes, place)
+        yield element_name(str(draws.name), axes, place)

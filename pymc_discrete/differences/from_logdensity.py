@@ -10,7 +10,7 @@ from jax import Array
 
 from pymc_discrete.runtime.checks import check_switch, check_way
 from pymc_discrete.space.density import GivenInputs
-from pymc_discrete.space.space import LARGEST_SUPPORT, Space, masked
+from pymc_discrete.space.space import LARGEST_SUPPORT, Space, masked_differences
 from pymc_discrete.space.target import Target
 
 
@@ -85,7 +85,7 @@ class FunctionDensity(GivenInputs):
         # Where the slope is infinite or nan, a neighbour could count as impossible although it is not. With
         # an estimated difference of 0 it can still be proposed.
         d = jnp.where(jnp.isfinite(d), d, 0.0)
-        return self.allowed(x, value), masked(d, values, inside, x)
+        return self.allowed(x, value), masked_differences(d, values, inside, x)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         way, reason = (

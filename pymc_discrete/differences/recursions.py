@@ -14,7 +14,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.scan.op import Scan
 
-from pymc_discrete.integrals.integrate import DegreeIn
+from pymc_discrete.integrals.integrate import QuadraticDegree
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import rebuild, rewritten
 
@@ -53,7 +53,7 @@ def as_matrix(node: Apply, inputs: list[Variable], graph: LogpGraph) -> list[Var
         return None
     T, sequence = int(steps.data), op.inner_inputs[moving[0] - 1]
     passed_on = [*op.inner_mitsot(op.inner_inputs), *op.inner_sitsot(op.inner_inputs)]
-    degree = DegreeIn([sequence, *passed_on])
+    degree = QuadraticDegree([sequence, *passed_on])
     floats = all(v.type.dtype.startswith("float") for v in node.outputs)
     if sequence.type.ndim or not floats or any(degree.of(v) > 1 for v in op.inner_outputs):
         return None

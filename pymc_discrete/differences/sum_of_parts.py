@@ -18,7 +18,7 @@ from pymc_discrete.model.untouched import Untouched
 from pymc_discrete.runtime.float32 import change, reference
 from pymc_discrete.space.density import GivenInputs
 from pymc_discrete.space.interactions import Interactions
-from pymc_discrete.space.space import masked
+from pymc_discrete.space.space import masked_differences
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import context_inputs
@@ -174,7 +174,7 @@ class SumOfParts(GivenInputs):
         return self._masked(x, self._unmasked(x, context), alone=True)
 
     def _unmasked(self, x, context: ContextOfModel):
-        """(d, K) nats, the differences of all parts, before `masked` is applied."""
+        """(d, K) nats, the differences of all parts, before `masked_differences` is applied."""
         state = self._state_with_tensors(x, context)
         ats = self._ats(state, context)
         blocks = []
@@ -215,10 +215,10 @@ class SumOfParts(GivenInputs):
         return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
     def _masked(self, x, d, sites=None, alone: bool = False):
-        """`masked`, applied to differences d (m, K) of some sites; None means all sites."""
+        """`masked_differences`, applied to differences d (m, K) of some sites; None means all sites."""
         values, inside = self.space.neighbours(x, sites, alone)
         now = x if sites is None else x[sites]
-        return masked(d, values, inside, now)
+        return masked_differences(d, values, inside, now)
 
     def touched(self, sites):
         """(L, m) int, the sites whose differences change with each of `sites` (L,), padded with d."""
@@ -294,9 +294,9 @@ class SumOfParts(GivenInputs):
         return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
 
     def _masked_rows(self, n: int, x, d, rows, candidates):
-        """`masked`, applied to differences d (r, K) of some sites of variable n; None means zeros."""
+        """`masked_differences` of differences d (r, K) of some sites of variable n; None means zeros."""
         values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
-        return masked(jnp.zeros(values.shape) if d is None else d, values, inside, now)
+        return masked_differences(jnp.zeros(values.shape) if d is None else d, values, inside, now)
 
     # ------------------------------------------------------------ one site at a time
     def carried(self, x, context: ContextOfModel) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ class UniformPermutationRV(SymbolicRandomVariable):
     def rv_op(cls, n: Any, *, size: Any = None, rng: Any = None) -> Variable:
         n, rng, size = pt.as_tensor(n), normalize_rng_param(rng), normalize_size_param(size)
         batch = () if rv_size_is_none(size) else tuple(size)
-        length = int(value_of(n))
+        length = int(constant_value(n))
         next_rng, u = pt.random.uniform(size=(*batch, length), rng=rng, return_next_rng=True)
         order = pt.specify_shape(pt.argsort(u, axis=-1), (*[None] * len(batch), length))
         return cls(inputs=[rng, size, n], outputs=[next_rng, order])(rng, size, n)
@@ -59,10 +59,10 @@ class WeightedPermutationRV(RandomVariable):
             )
         batch = weights.shape[:-2] if size is None else size
         flat = np.broadcast_to(weights, (*batch, n, n)).reshape(-1, n, n)
-        return np.array([drawn(rng, w) for w in flat], np.int64).reshape(*batch, n)
+        return np.array([drawn_permutation(rng, w) for w in flat], np.int64).reshape(*batch, n)
 
 
-def drawn(rng: np.random.Generator, weights: np.ndarray) -> list[int]:
+def drawn_permutation(rng: np.random.Generator, weights: np.ndarray) -> list[int]:
     """A permutation, drawn exactly: place by place, each given those before it.
 
     Parameters
@@ -121,7 +121,7 @@ class UniformPermutation(Discrete):
 
     def logp(value, n):
         length = value.type.shape[-1]
-        length = int(value_of(n).flat[0]) if length is None else length
+        length = int(constant_value(n).flat[0]) if length is None else length
         return unless_invalid(value, length, -gammaln(length + 1.0))
 
 
@@ -136,7 +136,7 @@ class WeightedPermutation(Discrete):
         return super().dist([weights], **options)
 
     def support_point(rv, size, weights):
-        given = value_of(weights)
+        given = constant_value(weights)
         flat = given.reshape(-1, *given.shape[-2:])
         # the most probable permutation
         best = np.stack([linear_sum_assignment(w, maximize=True)[1] for w in flat])
@@ -213,7 +213,7 @@ class Permutation:
     """
 
     def __new__(cls, name: str, n: int, weights: Any = None, **options: Any) -> Any:
-        n, weights = checked(repr(name), n, weights)
+        n, weights = checked_weights(repr(name), n, weights)
         if has_missing(options.get("observed")):
             raise ValueError(
                 f"{name!r} is observed in part: a permutation's missing values are those that the others "
@@ -234,7 +234,7 @@ class Permutation:
     @classmethod
     def dist(cls, n: int, weights: Any = None, **options: Any) -> TensorVariable:
         """The distribution without a name, as of every distribution of PyMC; parameters as of the class."""
-        n, weights = checked("a Permutation", n, weights)
+        n, weights = checked_weights("a Permutation", n, weights)
         return (
             UniformPermutation.dist(n, **options)
             if weights is None
@@ -242,7 +242,7 @@ class Permutation:
         )
 
 
-def checked(what: str, n: Any, weights: Any) -> tuple[int, TensorVariable | None]:
+def checked_weights(what: str, n: Any, weights: Any) -> tuple[int, TensorVariable | None]:
     """The number of values, and the weights with a known shape.
 
     Parameters
@@ -268,7 +268,7 @@ def checked(what: str, n: Any, weights: Any) -> tuple[int, TensorVariable | None
             "model whose constant is known, such as Plackett-Luce's, is a pm.Potential of an unweighted "
             "pmd.Permutation."
         )
-    given = value_of(weights)
+    given = constant_value(weights)
     if given.ndim < 2 or given.shape[-2:] != (n, n):
         raise ValueError(
             f"The weights of {what} have the shape {given.shape}, and n = {n} values in as many places need "
@@ -303,7 +303,7 @@ def check_observed(what: str, n: int, observed: Any) -> None:
     """
     if observed is None:
         return
-    values = value_of(pt.as_tensor(convert_observed_data(observed)))
+    values = constant_value(pt.as_tensor(convert_observed_data(observed)))
     if values.shape[-1:] != (n,):
         raise ValueError(
             f"The observed values of {what} have the shape {values.shape}, and a permutation of n = {n} "
@@ -334,13 +334,13 @@ def check_shape(shape: Any, n: int) -> None:
     if shape is None:
         return
     last = tuple(shape)[-1] if np.ndim(shape) else shape
-    if int(value_of(pt.as_tensor(last))) != n:
+    if int(constant_value(pt.as_tensor(last))) != n:
         raise ValueError(
             f"The last axis of a Permutation has its {n} values, and its shape or dims give it "
-            f"{int(value_of(pt.as_tensor(last)))}."
+            f"{int(constant_value(pt.as_tensor(last)))}."
         )
 
 
-def value_of(var: Variable) -> np.ndarray:
+def constant_value(var: Variable) -> np.ndarray:
     """The value of a variable that depends on no random variable."""
     return np.asarray(pytensor.function([], var, mode="FAST_COMPILE")())

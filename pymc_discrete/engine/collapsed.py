@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from xarray import Dataset
 
-from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
+from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
 from pymc_discrete.collapse.probabilities import dataset
 from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.diagnostics.known.held import Conditionals
@@ -72,7 +72,7 @@ class CollapsedBlock(Block):
     ):
         self.collapsed, self.points = collapsed, points
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
-        rest[STRETCHES] = np.zeros(collapsed.sums.places, np.int64)
+        rest[STRETCH_VARIABLE] = np.zeros(collapsed.sums.places, np.int64)
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
         self.density, self.space = self.nuts.density, collapsed.density.space
         self.numbers = self.nuts.numbers | collapsed.density.numbers
@@ -106,7 +106,7 @@ class CollapsedBlock(Block):
 
     def _stretches(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """{STRETCHES: (..., n)} of stretches whose middle is the current value of each site, on the host."""
-        return {STRETCHES: self.collapsed.middle(x)}
+        return {STRETCH_VARIABLE: self.collapsed.middle(x)}
 
     def _on_host(self, point: dict[str, np.ndarray]) -> np.ndarray:
         """(d,) int, the sites that are summed out, at a point {variable: value}."""
@@ -155,8 +155,8 @@ class CollapsedBlock(Block):
         key_stretch, key_nuts, key_sites = jax.random.split(key, 3)
         now = self._x(point)
         stretches = self.collapsed.drawn_stretches(key_stretch, now, state.usual, t == 0)
-        new, nuts, stats = self.nuts.draw(key_nuts, t, point | {STRETCHES: stretches}, state.nuts)
-        del new[STRETCHES]
+        new, nuts, stats = self.nuts.draw(key_nuts, t, point | {STRETCH_VARIABLE: stretches}, state.nuts)
+        del new[STRETCH_VARIABLE]
         context = self.collapsed.context(self.points.by_name(new))
         p = None
         if self.collapsed.gives_probabilities:
@@ -210,7 +210,7 @@ class CollapsedBlock(Block):
             return density.space.ravel(point), target.given(self._inputs(point))
 
         outside = [str(v.name) for v in model.continuous_value_vars if v.name in points[0]]
-        others = [v for v in model.discrete_value_vars if v.name != STRETCHES]
+        others = [v for v in model.discrete_value_vars if v.name != STRETCH_VARIABLE]
         conditionals = Conditionals(density.space, at, outside, not others)
         return leaving_by(conditionals, model, points, joint=True, complete=True, summed=True)
 

@@ -52,7 +52,7 @@ class SliceBlock(Block):
         return self.step.named()
 
     def start(self, point: dict[str, np.ndarray]) -> slices.Widths:
-        return slices.start(self.density.size)
+        return slices.initial_widths(self.density.size)
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return float(self.density.compiled("logdensity")(point | self.numbers))
@@ -63,7 +63,7 @@ class SliceBlock(Block):
     def draw(self, key, t, point: dict[str, Any], widths: slices.Widths):
         others, q = self.density.others(self.points.by_name(point)), self.density.ravel(point)
         tune = point[TUNE]
-        q, widths, info = slices.draw(
+        q, widths, info = slices.slice_draw(
             key, q, self.density.near(q, others), widths, t < tune, slices.renewal_due(t, tune), self.sweeps
         )
         lp = self.density.block(q, others) + self.density.rest(others)

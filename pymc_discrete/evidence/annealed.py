@@ -16,7 +16,7 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
 
-class Context(NamedTuple):
+class AnnealedContext(NamedTuple):
     """The context of an `Annealed` density.
 
     Attributes
@@ -55,7 +55,7 @@ class Annealed(Density):
 
     def at(self, target: Target, beta: Any, base: Any) -> Target:
         """The target at an inverse temperature."""
-        return Target(self, Context(target.ready(), beta, base))
+        return Target(self, AnnealedContext(target.ready(), beta, base))
 
     # ------------------------------------------------------------ as the target
     def running(self, traced: bool) -> AbstractContextManager[Any]:
@@ -67,47 +67,53 @@ class Annealed(Density):
     def describe(self) -> dict[str, dict[str, Any]]:
         return self.inner.describe()
 
-    def carried(self, x: Array, context: Context) -> Any:
+    def carried(self, x: Array, context: AnnealedContext) -> Any:
         return self.inner.carried(x, context.target)
 
     def carried_after(
-        self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Context
+        self, n: int, site: Array, value: Array, x: Array, carried: Any, context: AnnealedContext
     ) -> Any:
         return self.inner.carried_after(n, site, value, x, carried, context.target)
 
     # ------------------------------------------------------------ what is beta * target + (1 - beta) * base
-    def logdensity(self, x: Array, context: Context) -> Array:
+    def logdensity(self, x: Array, context: AnnealedContext) -> Array:
         return self._sum(
             self.inner.logdensity(x, context.target), log_base(context.base, x, self.space), context
         )
 
-    def differences(self, x: Array, context: Context) -> Array:
+    def differences(self, x: Array, context: AnnealedContext) -> Array:
         return self._sum(self.inner.differences(x, context.target), self._rises(x, context), context)
 
-    def logdensity_and_differences(self, x: Array, context: Context) -> tuple[Array, Array]:
+    def logdensity_and_differences(self, x: Array, context: AnnealedContext) -> tuple[Array, Array]:
         logdensity, differences = self.inner.logdensity_and_differences(x, context.target)
         return (
             self._sum(logdensity, log_base(context.base, x, self.space), context),
             self._sum(differences, self._rises(x, context), context),
         )
 
-    def update(self, x: Array, differences: Array, sites: Array, context: Context) -> Array:
+    def update(self, x: Array, differences: Array, sites: Array, context: AnnealedContext) -> Array:
         changed = self.touched(sites).reshape(-1)
         fresh = self.inner.update(x, differences, sites, context.target)
         rows = self._sum(fresh, self._rises(x, context), context).at[changed].get(mode="clip")
         return differences.at[changed].set(rows, mode="drop")
 
-    def rows(self, n: int, rows: ArrayLike, context: Context) -> Callable[..., Any]:
+    def rows(self, n: int, rows: ArrayLike, context: AnnealedContext) -> Callable[..., Any]:
         of_target = self.inner.rows(n, rows, context.target)
         return lambda x: self._sum(of_target(x), self._rises(x, context, n, rows), context)
 
     def row(
-        self, n: int, site: Array, x: Array, carried: Any, context: Context, candidates: Array | None = None
+        self,
+        n: int,
+        site: Array,
+        x: Array,
+        carried: Any,
+        context: AnnealedContext,
+        candidates: Array | None = None,
     ) -> Array:
         of_target = self.inner.row(n, site, x, carried, context.target, candidates)
         return self._sum(of_target, self._rises(x, context, n, site[None]), context)
 
-    def logits(self, n: int, rows: ArrayLike, context: Context) -> Callable[..., Any]:
+    def logits(self, n: int, rows: ArrayLike, context: AnnealedContext) -> Callable[..., Any]:
         of_target, base = self.inner.logits(n, rows, context.target), self._tables(context, n, rows)
         odds = base[:, 1:2] - base[:, :1]
 
@@ -117,18 +123,18 @@ class Annealed(Density):
 
         return of_both
 
-    def unaries(self, n: int, x: Array, inside: ArrayLike, context: Context) -> Array:
+    def unaries(self, n: int, x: Array, inside: ArrayLike, context: AnnealedContext) -> Array:
         of_target = self.inner.unaries(n, x, inside, context.target)
         return self._sum(of_target, self._tables(context, n), context)
 
-    def joint(self, context: Context) -> Array:
+    def joint(self, context: AnnealedContext) -> Array:
         return context.beta * self.inner.joint(context.target)
 
     # ------------------------------------------------------------ the base
-    def _sum(self, of_target: Any, of_base: Any, context: Context) -> Any:
+    def _sum(self, of_target: Any, of_base: Any, context: AnnealedContext) -> Any:
         return context.beta * of_target + (1 - context.beta) * of_base
 
-    def _tables(self, context: Context, n: int | None = None, rows: Any = None) -> Any:
+    def _tables(self, context: AnnealedContext, n: int | None = None, rows: Any = None) -> Any:
         """(r, K) nats, log probabilities of the base, of all sites or of some of variable n."""
         if n is None:
             return context.base
@@ -136,7 +142,7 @@ class Annealed(Density):
         table = context.base[start : start + v.size, : v.K]
         return table if rows is None else table[rows]
 
-    def _rises(self, x: Array, context: Context, n: int | None = None, rows: Any = None) -> Any:
+    def _rises(self, x: Array, context: AnnealedContext, n: int | None = None, rows: Any = None) -> Any:
         """(r, K) nats, the differences of the base, of all sites or of some of variable n."""
         table = self._tables(context, n, rows)
         places = x - self.space.lower

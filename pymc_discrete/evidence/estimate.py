@@ -9,7 +9,7 @@ import numpy as np
 _log = logging.getLogger("pymc.discrete")
 
 # The two estimates are said to disagree where they are this many standard errors apart.
-APART = 4.0
+LARGEST_GAP = 4.0
 
 
 class Estimate(NamedTuple):
@@ -57,7 +57,7 @@ def mean_of(log_weights: np.ndarray) -> Mean:
     return Mean(float(largest + np.log(mean)), float(variance / mean**2), float(w.sum() ** 2 / (w**2).sum()))
 
 
-def shares(kept: int, tries: int) -> tuple[float, float, float]:
+def estimated_shares(kept: int, tries: int) -> tuple[float, float, float]:
     """Estimates of the share of draws that are kept, where draws were made until `kept` of them were.
 
     Returns
@@ -74,7 +74,7 @@ def shares(kept: int, tries: int) -> tuple[float, float, float]:
     return (kept - 1) / (tries - 1), share_back, (1 - share_back) / kept
 
 
-def forward(log_weights: np.ndarray, share: float = 1.0, variance: float = 0.0) -> Estimate:
+def forward_estimate(log_weights: np.ndarray, share: float = 1.0, variance: float = 0.0) -> Estimate:
     r"""The estimate of chains that went from the base to the target.
 
     .. math:: \hat Z = \frac1n \sum_i w_i, \qquad \mathrm{E} \hat Z = Z,
@@ -96,7 +96,7 @@ def forward(log_weights: np.ndarray, share: float = 1.0, variance: float = 0.0) 
     )
 
 
-def backward(log_weights: np.ndarray, share: float = 1.0, variance: float = 0.0) -> Estimate:
+def backward_estimate(log_weights: np.ndarray, share: float = 1.0, variance: float = 0.0) -> Estimate:
     r"""The estimate of chains that went from draws of the target to the base.
 
     .. math:: \hat Z = \Bigl(\frac1n \sum_i w_i\Bigr)^{-1}, \qquad \mathrm{E} \hat Z^{-1} = Z^{-1},
@@ -109,7 +109,7 @@ def backward(log_weights: np.ndarray, share: float = 1.0, variance: float = 0.0)
     ----------
     log_weights : (n,) float, nats
         Increments of the log density ratio along the path back: their mean estimates 1 / Z.
-    share, variance : as in `forward`
+    share, variance : as in `forward_estimate`
 
     References
     ----------
@@ -154,7 +154,7 @@ class LogZ:
     def __repr__(self) -> str:
         lines = [
             f"log Z = {self.value:.3f} ± {self.error:.3f} nats, {len(self.temperatures) - 1} temperatures",
-            line("forward", self.forward, "unbiased for Z; log Z is above it in expectation"),
+            line_of_estimate("forward", self.forward, "unbiased for Z; log Z is above it in expectation"),
         ]
         if self.backward is not None:
             what = (
@@ -162,7 +162,7 @@ class LogZ:
                 if self.exact
                 else "from draws of chains: a check, no bound"
             )
-            lines.append(line("backward", self.backward, what))
+            lines.append(line_of_estimate("backward", self.backward, what))
         return "\n".join(lines)
 
     def complain(self) -> None:
@@ -178,7 +178,7 @@ class LogZ:
             return
         gap = abs(self.forward.value - self.backward.value)
         error = np.hypot(self.forward.error, self.backward.error)
-        if gap > APART * error:
+        if gap > LARGEST_GAP * error:
             _log.warning(
                 f"The two estimates of log Z, {self.forward.value:.2f} forward and {self.backward.value:.2f} "
                 f"backward, are {gap:.2f} nats apart, and their error is {error:.2f}. Raise temperatures=; "
@@ -186,7 +186,7 @@ class LogZ:
             )
 
 
-def line(direction: str, estimate: Estimate, what: str) -> str:
+def line_of_estimate(direction: str, estimate: Estimate, what: str) -> str:
     """An estimate in one line."""
     return (
         f"  {direction:<8}  {estimate.value:.3f} ± {estimate.error:.3f}, ESS {estimate.ess:.0f} of "

@@ -14,9 +14,9 @@ from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.nuts_options import nuts_options
 from pymc_discrete.engine.precision import check_precision, precision
 from pymc_discrete.engine.program import ChainState, Program, recorded
-from pymc_discrete.evidence.estimate import LogZ, backward, forward, shares
+from pymc_discrete.evidence.estimate import LogZ, backward_estimate, estimated_shares, forward_estimate
 from pymc_discrete.evidence.population import Population
-from pymc_discrete.evidence.prior import Prior
+from pymc_discrete.evidence.prior import ModelPrior
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.initial import point_of
@@ -30,16 +30,16 @@ from pymc_discrete.runtime.seeds import new_seed, seed_of
 from pymc_discrete.sampling.division import steps_of
 
 PILOTS = 16  # chains that find the path and tune the kernels
-TUNE = 100  # their transitions at each rung of the path
+PILOT_TUNE = 100  # their transitions at each rung of the path
 PRIOR_DRAWS = 400  # from which the first rung is chosen
 LEAST_ESS = 0.5  # of draws of a rung, weighted for the next one, per draw
 MOST_RUNGS = 1000
 TRIES = 100  # draws of the prior per chain, if it has to be possible
-APART = 20  # transitions between two draws of a pilot chain from which a chain goes back
+PILOT_THINNING = 20  # transitions between two draws of a pilot chain from which a chain goes back
 # Temperatures per square of the length of the path: the inverse of the variance of the log weights, if chains
 # mix at once.
 FINENESS = 16
-FEWEST = 200
+FEWEST_TEMPERATURES = 200
 CROWDING = 4  # temperatures between the prior and the first rung are so high a power of equal steps
 
 
@@ -140,7 +140,7 @@ def log_evidence(
     seeds = Seeds(new_seed() if seed is None else seed)
     with precision("float64"), all_in_jax("pmd.log_evidence"):
         annealed = tempered(model)
-        given = None if draws is None else rows_of(draws, [str(rv.name) for rv in model.free_RVs])
+        given = None if draws is None else points_of(draws, [str(rv.name) for rv in model.free_RVs])
         shown_here = bool(progressbar) and jax.process_index() == 0
         with Progress(3, chains, shown_here, work="stages") as bar:
             return Annealing(annealed, step, chains, seeds, bar).estimates(temperatures, given, exact)
@@ -201,12 +201,12 @@ class Annealing:
         self, model: pm.Model, step: Callable[[], Any] | None, chains: int, seeds: Seeds, bar: Progress
     ):
         self.model, self.chains, self.seeds, self.bar = model, chains, seeds, bar
-        self.prior = Prior(model, (BETA,), seeds())
+        self.prior = ModelPrior(model, (BETA,), seeds())
         point = point_of(model)
         with model if step else nullcontext():
             steps, _ = steps_of(model, step and step(), point, fixed=(BETA,))
         nuts = nuts_options({"pooled": True})
-        blocks, packing = blocks_of(model, steps, point, TUNE, 0.8, nuts, fixed=(BETA,))
+        blocks, packing = blocks_of(model, steps, point, PILOT_TUNE, 0.8, nuts, fixed=(BETA,))
         device = jax.devices()[0]
         self.program = Program(model, blocks, packing, recorded(model, [LIKELIHOOD]), [device])
         # an accelerator computes all chains together; for the pilots alone it would need another program
@@ -232,8 +232,10 @@ class Annealing:
             down = self.walk(back, rungs, path[::-1], "backward", 2)
             if not np.isfinite(down).all():
                 raise ValueError("The likelihood of some of the draws is 0. Pass draws of the posterior.")
-        share, share_back, variance = shares(self.chains, starts.tries)
-        result = LogZ(forward(up, share, variance), backward(down, share_back, variance), exact, path)
+        share, share_back, variance = estimated_shares(self.chains, starts.tries)
+        result = LogZ(
+            forward_estimate(up, share, variance), backward_estimate(down, share_back, variance), exact, path
+        )
         result.complain()
         return result
 
@@ -293,19 +295,21 @@ class Annealing:
     def tuned(self, states: ChainState, beta: float) -> tuple[ChainState, np.ndarray]:
         """The pilot chains after tuning at an inverse temperature, and log likelihoods of the second half."""
         seed, t, seen = self.seeds(), 0, []
-        for end in sorted({*self.program.shared_ends, TUNE}):
+        for end in sorted({*self.program.shared_ends, PILOT_TUNE}):
             walked = self.population.walk(seed, states, t, np.full(end - t + 1, beta))
             states, t = walked.states, end
             seen.append(walked.likelihoods)
             if self.program.pooled:
                 states = self.population.pool(states, end in self.program.shared_ends)
-        return states, np.concatenate(seen, axis=1)[:, TUNE // 2 :].reshape(-1)
+        return states, np.concatenate(seen, axis=1)[:, PILOT_TUNE // 2 :].reshape(-1)
 
     def posterior(self, states: ChainState, n: int) -> ChainState:
         """n draws of the pilot chains at the posterior, some transitions apart."""
         seed, kept = self.seeds(), []
         for k in range(-(-n // PILOTS)):
-            states = self.population.walk(seed, states, TUNE + k * APART, np.ones(APART + 1)).states
+            states = self.population.walk(
+                seed, states, PILOT_TUNE + k * PILOT_THINNING, np.ones(PILOT_THINNING + 1)
+            ).states
             kept.append(states)
         return jax.tree.map(lambda *a: np.concatenate(a)[:n], *kept)
 
@@ -316,7 +320,7 @@ class Annealing:
 
         At each temperature they move with the kernels of the next rung above it.
         """
-        n, seed, t = len(states.point[BETA]), self.seeds(), TUNE
+        n, seed, t = len(states.point[BETA]), self.seeds(), PILOT_TUNE
         own = np.arange(n) % PILOTS  # the pilot chain whose kernel each chain has
         # a move at the last temperature would not enter the weights
         at = np.searchsorted([rung.beta for rung in rungs], path[1:-1])
@@ -362,7 +366,11 @@ def next_rung(likelihoods: np.ndarray, beta: float) -> tuple[float, float]:
 def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
     """(T + 1,) float, inverse temperatures from 0 to 1 at equal lengths of the path."""
     ends, betas = (np.array([getattr(rung, name) for rung in rungs]) for name in ("length", "beta"))
-    T = max(FEWEST, int(np.ceil(FINENESS * ends[-1] ** 2))) if temperatures == "auto" else int(temperatures)
+    T = (
+        max(FEWEST_TEMPERATURES, int(np.ceil(FINENESS * ends[-1] ** 2)))
+        if temperatures == "auto"
+        else int(temperatures)
+    )
     if ends[-1] == 0:  # the likelihood is the same at all draws
         return np.linspace(0.0, 1.0, T + 1)
     lengths = np.linspace(0, ends[-1], T + 1)
@@ -373,7 +381,7 @@ def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
     return path
 
 
-def rows_of(draws: Any, names: list[str]) -> list[dict[str, Any]]:
+def points_of(draws: Any, names: list[str]) -> list[dict[str, Any]]:
     """[{free variable: value}], a dictionary for each draw that a user gives.
 
     Raises

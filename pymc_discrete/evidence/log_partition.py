@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.evidence.annealed import Annealed, base_of, draw_base, log_base
-from pymc_discrete.evidence.estimate import LogZ, backward, check_temperatures, forward, shares
+from pymc_discrete.evidence.estimate import (
+    LogZ,
+    backward_estimate,
+    check_temperatures,
+    estimated_shares,
+    forward_estimate,
+)
 from pymc_discrete.kernels import Kernel, block_gibbs, gibbs_with_gradients, loop
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.runtime.checks import check_count, check_switch
@@ -115,16 +121,18 @@ def log_partition(
         run = partial(
             weigh, target=target, base=table, params=kernel[1], kernel=kernel[0], transitions=transitions
         )
-        first, tries = possible_starts(key_start, target, table, chains)
-        share, share_back, variance = shares(chains, tries)
-        found = forward(
-            checked(run(jax.random.split(key_forward, chains), x=first, path=path)), share, variance
+        first, tries = possible_draws(key_start, target, table, chains)
+        share, share_back, variance = estimated_shares(chains, tries)
+        found = forward_estimate(
+            finite_log_weights(run(jax.random.split(key_forward, chains), x=first, path=path)),
+            share,
+            variance,
         )
         back = None
         if starts is not None:
             keys = jax.random.split(key_backward, len(starts))
-            log_weights = checked(run(keys, x=starts, path=path[::-1].copy()))
-            back = backward(log_weights, share_back, variance)
+            log_weights = finite_log_weights(run(keys, x=starts, path=path[::-1].copy()))
+            back = backward_estimate(log_weights, share_back, variance)
     result = LogZ(found, back, exact and back is not None, path)
     result.complain()
     return result
@@ -143,12 +151,12 @@ def draw_starts(keys: Any, base: Any, space: Space) -> Any:
 
 
 @jax.jit
-def log_densities(target: Target, x: Any) -> Any:
+def target_log_densities(target: Target, x: Any) -> Any:
     """(n,) float, nats, the target's log density at x (n, d)."""
     return jax.vmap(target.logdensity)(x)
 
 
-def possible_starts(key: Any, target: Target, base: Any, n: int) -> tuple[np.ndarray, int]:
+def possible_draws(key: Any, target: Target, base: Any, n: int) -> tuple[np.ndarray, int]:
     """(n, d) int, draws of the base at which the density is not 0, and the number of draws up to the n-th.
 
     Raises
@@ -159,8 +167,8 @@ def possible_starts(key: Any, target: Target, base: Any, n: int) -> tuple[np.nda
     kept = np.empty((0, target.space.d), int)
     for batch in range(BATCHES):
         x = draw_starts(jax.random.split(jax.random.fold_in(key, batch), n), base, target.space)
-        # a density that is nan is an error of its own, see `checked`
-        possible = np.flatnonzero(np.asarray(log_densities(target, x)) != -np.inf)[: n - len(kept)]
+        # a density that is nan is an error of its own, see `finite_log_weights`
+        possible = np.flatnonzero(np.asarray(target_log_densities(target, x)) != -np.inf)[: n - len(kept)]
         kept = np.concatenate([kept, np.asarray(x)[possible]])
         if len(kept) == n:
             return kept, batch * n + int(possible[-1]) + 1
@@ -213,7 +221,7 @@ def log_weight(
     return logw + increment(last, x)
 
 
-def checked(log_weights: Any) -> np.ndarray:
+def finite_log_weights(log_weights: Any) -> np.ndarray:
     """The log weights on the host.
 
     Raises

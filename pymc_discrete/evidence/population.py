@@ -17,7 +17,7 @@ from pymc_discrete.runtime.jax_settings import SELDOM, jitted
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept
 
 # Temperatures in one call of the compiled function, whose arrays have this length.
-STEPS = 128
+TEMPERATURES_PER_CALL = 128
 
 
 class Walked(NamedTuple):
@@ -85,9 +85,9 @@ class Population:
             for k, own in enumerate(numbers)
         ]
         log_weights, likelihoods = np.zeros(numbers.size), []
-        for start in range(0, len(path) - 1, STEPS):
-            part = path[start : start + STEPS + 1]
-            padded = np.append(part, np.full(STEPS + 1 - len(part), part[-1]))
+        for start in range(0, len(path) - 1, TEMPERATURES_PER_CALL):
+            part = path[start : start + TEMPERATURES_PER_CALL + 1]
+            padded = np.append(part, np.full(TEMPERATURES_PER_CALL + 1 - len(part), part[-1]))
             args = (self.program.numbers, np.asarray(first + start), padded, np.asarray(len(part) - 1))
             compiled = self._compiled_for(shares[0], args)
             results = [f.result() for f in [share.submit(compiled, *args) for share in shares]]
@@ -134,7 +134,12 @@ class Population:
                 likelihood = self._likelihood_at(state.point, numbers)
                 return state, weight, likelihood, seen.at[j].set(likelihood)
 
-            begin = (state, jnp.zeros(()), self._likelihood_at(state.point, numbers), jnp.zeros(STEPS))
+            begin = (
+                state,
+                jnp.zeros(()),
+                self._likelihood_at(state.point, numbers),
+                jnp.zeros(TEMPERATURES_PER_CALL),
+            )
             state, weight, _, seen = jax.lax.fori_loop(0, steps, step, begin)
             return state, weight, seen
 

@@ -8,12 +8,10 @@ from pymc.pytensorf import compile as compile_graph
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.model.initial import point_of
-
-# Draws are made one after another: a mode in which PyTensor compiles little.
-MODE = "FAST_COMPILE"
+from pymc_discrete.runtime.compiling import QUICKLY_COMPILED
 
 
-class Prior:
+class ModelPrior:
     """The free variables of a model: draws from their prior, and their values in the model's own terms.
 
     Parameters
@@ -27,9 +25,9 @@ class Prior:
         self._start = {name: np.asarray(v) for name, v in point_of(model).items() if name in fixed}
         self._rvs = [rv for rv in model.free_RVs if rv.name not in fixed]
         self._names = [str(model.rvs_to_values[rv].name) for rv in self._rvs]
-        self._draw = compile_graph([], self._rvs, random_seed=seed, mode=MODE)
-        values = [value_of(model, rv) for rv in self._rvs]
-        self._convert = compile_graph(self._rvs, values, mode=MODE, on_unused_input="ignore")
+        self._draw = compile_graph([], self._rvs, random_seed=seed, mode=QUICKLY_COMPILED)
+        values = [transformed_value(model, rv) for rv in self._rvs]
+        self._convert = compile_graph(self._rvs, values, mode=QUICKLY_COMPILED, on_unused_input="ignore")
 
     def draw(self) -> dict[str, np.ndarray]:
         """{value variable: value} of one draw.
@@ -70,7 +68,7 @@ class Prior:
         """Which variable cannot be drawn, and what to do."""
         for rv in self._rvs:
             try:
-                compile_graph([], rv, mode=MODE)()
+                compile_graph([], rv, mode=QUICKLY_COMPILED)()
             except (NotImplementedError, ValueError):
                 why = str(error).splitlines()[0].rstrip(".")
                 remedy = (
@@ -88,7 +86,7 @@ class Prior:
         return [str(rv.name) for rv in self._rvs]
 
 
-def value_of(model: pm.Model, rv: Variable) -> Variable:
+def transformed_value(model: pm.Model, rv: Variable) -> Variable:
     """The value variable of a random variable, as a function of the random variable."""
     transform = model.rvs_to_transforms[rv]
     return rv if transform is None else transform.forward(rv, *rv.owner.inputs)

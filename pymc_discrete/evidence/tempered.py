@@ -53,7 +53,7 @@ def tempered(model: pm.Model) -> pm.Model:
         )
     terms_of(model)  # refuses what PyMC cannot write, and names it
     values = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
-    terms = log_densities(model, values)
+    terms = observed_log_densities(model, values)
     graph, new = fgraph_from_model(without_starts(model))
     named = [*model.basic_RVs, *model.deterministics, *model.data_vars]
     replace = {new[v]: new[v] for v in named} | {value: new[rv] for rv, value in values.items()}
@@ -82,7 +82,7 @@ def tempered(model: pm.Model) -> pm.Model:
     return result
 
 
-def log_densities(model: pm.Model, values: dict[Variable, Variable]) -> list[Variable]:
+def observed_log_densities(model: pm.Model, values: dict[Variable, Variable]) -> list[Variable]:
     """The log densities of the observed variables.
 
     Parameters

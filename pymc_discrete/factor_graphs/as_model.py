@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc_discrete.differences.density import ModelDensity
-from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, added_up
+from pymc_discrete.factor_graphs.graph import SumOfFactors, Wiring, unnormalised_log_density
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.support import check_within
 from pymc_discrete.runtime.checks import check_way
@@ -37,26 +37,26 @@ def potential(graph: SumOfFactors, values: dict[str, Any]) -> pt.TensorVariable:
     parameters = [
         {name: pt.as_tensor(np.asarray(a)) for name, a in of_factor.items()} for of_factor in graph.parameters
     ]
-    return summed(graph.wiring, unary, parameters, tensors)
+    return log_density_tensor(graph.wiring, unary, parameters, tensors)
 
 
-def summed(
+def log_density_tensor(
     wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], tensors: list[Any]
 ) -> pt.TensorVariable:
     """The log density as a PyTensor scalar, a function of log potentials and of the variables' values."""
     places = [t.reshape((v.size,)) - v.lower for t, v in zip(tensors, wiring.space.variables, strict=True)]
-    return added_up(wiring, unary, parameters, places, pt)
+    return unnormalised_log_density(wiring, unary, parameters, places, pt)
 
 
 def to_target(graph: SumOfFactors, differences: str) -> Target:
     """The target of the graph, with its log potentials as the context; see `FactorGraph.to_target`."""
     check_way(differences)
     inputs = [*graph.unary, *(a for of_factor in graph.parameters for a in of_factor.values())]
-    return Target(density_of(graph.wiring, differences)).with_inputs(inputs)
+    return Target(density_of_graph(graph.wiring, differences)).with_inputs(inputs)
 
 
 @functools.lru_cache(maxsize=32)
-def density_of(wiring: Wiring, differences: str) -> ModelDensity:
+def density_of_graph(wiring: Wiring, differences: str) -> ModelDensity:
     """The density of a model of the graph's variables, given its log potentials as continuous variables."""
     space = wiring.space
     with pm.Model() as model:
@@ -74,7 +74,7 @@ def density_of(wiring: Wiring, differences: str) -> ModelDensity:
         ]
         # cancels the normalising constant of the uniform distributions
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
-        pm.Potential("factors", summed(wiring, unary, parameters, tensors) + uniform)
+        pm.Potential("factors", log_density_tensor(wiring, unary, parameters, tensors) + uniform)
     block = DescribedModel(model).block([v.name for v in space.variables])
     density = ModelDensity(block, differences, "auto", join=False)
     density.width_of_jax = True  # use the precision that JAX is set to, as the graph's own arrays do

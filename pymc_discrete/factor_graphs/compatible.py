@@ -7,16 +7,16 @@ import pytensor
 
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.parts.tables import LARGEST_TABLES
-from pymc_discrete.factor_graphs.graph import check_space
-from pymc_discrete.factor_graphs.tables import LARGEST_TABLE
+from pymc_discrete.factor_graphs.graph import check_graph_space
+from pymc_discrete.factor_graphs.tables import MOST_TABLE_ENTRIES
 from pymc_discrete.structure.rounding import room, rounding_of
 
 TRIPLES = 32  # triples of sites, at random points, whose third difference is computed
 JITTER = 0.3  # standard deviation of the noise that is added to the model's other variables at these points
-REMEDY = "pmd.AutoStep() samples it exactly."
+EXACT_STEP = "pmd.AutoStep() samples it exactly."
 
 
-def check(density: ModelDensity) -> None:
+def check_compatible(density: ModelDensity) -> None:
     """Refuse a log density that is no sum of tables over pairs and small groups of sites.
 
     Raises
@@ -24,7 +24,7 @@ def check(density: ModelDensity) -> None:
     ValueError
         Names the term, its largest deviation from a sum of tables, and the remedy.
     """
-    check_space(density.space)
+    check_graph_space(density.space)
     plan, space = density.plan, density.space
     mixed = sorted({n for part in plan.incremental for n in part.variables})
     size = sum(space.variables[n].size * (space.variables[n].K - 1) for n in mixed) ** 2
@@ -32,7 +32,7 @@ def check(density: ModelDensity) -> None:
         names = ", ".join(repr(part.term.name) for part in plan.incremental)
         raise ValueError(
             f"{names} would be tables of {size} entries over all pairs of its sites, and {LARGEST_TABLES} "
-            f"are taken. {REMEDY}"
+            f"are taken. {EXACT_STEP}"
         )
     triples = ThirdDifferences(density)
     for part in plan.incremental:
@@ -42,7 +42,7 @@ def check(density: ModelDensity) -> None:
         if np.isinf(worst):
             raise ValueError(
                 f"{name} joins many sites and is infinite or nan at some of their values: no sum "
-                f"of tables over pairs. {REMEDY}"
+                f"of tables over pairs. {EXACT_STEP}"
             )
         if worst > 0:
             raise ValueError(
@@ -50,7 +50,7 @@ def check(density: ModelDensity) -> None:
                 f"that is no sum over pairs (changing three sites changes it by up to {worst:.2g} nats more "
                 "than their pairs do). Perturb-and-max-product takes sums of tables, and quadratic forms "
                 "such as x @ W @ x or v @ W @ h with the hidden units h as variables; of a network, none. "
-                f"{REMEDY}"
+                f"{EXACT_STEP}"
             )
         # The random points may miss products of three sites that are not 0 in rare states only. The degree,
         # which is derived from the graph, reveals them.
@@ -58,16 +58,16 @@ def check(density: ModelDensity) -> None:
             how = part.why_degree
             raise ValueError(
                 f"{name} is no factor graph: {f'{how} joins' if how else 'products join'} more "
-                f"than two of its sites, which is no sum over pairs in rare states. {REMEDY}"
+                f"than two of its sites, which is no sum over pairs in rare states. {EXACT_STEP}"
             )
     for group in plan.in_place.groups:
         values = (space.upper - space.lower + 1.0)[group.sites]
         entries = values.prod(axis=1).max()
-        if entries > LARGEST_TABLE and not group.pairwise:
+        if entries > MOST_TABLE_ENTRIES and not group.pairwise:
             raise ValueError(
                 f"{group.term.name!r} joins {group.sites.shape[1]} sites in one element, a table of up to "
-                f"{entries:.0f} entries that is no sum over pairs: a factor graph takes {LARGEST_TABLE}. "
-                f"Write it as a sum of smaller terms. {REMEDY}"
+                f"{entries:.0f} entries that is no sum over pairs: a factor graph takes "
+                f"{MOST_TABLE_ENTRIES}. Write it as a sum of smaller terms. {EXACT_STEP}"
             )
 
 
@@ -102,7 +102,7 @@ class ThirdDifferences:
         corners: list[list[np.ndarray]] = []
         for _ in range(TRIPLES if elements else 0):
             sites = elements[rng.integers(len(elements))]
-            others, x = jittered(density, rng), random_state(space, rng)
+            others, x = perturbed_point(density, rng), random_state(space, rng)
             triple = rng.choice(sites, min(3, len(sites)), replace=False)
             changed = random_state(space, rng, different_from=x)
             values, points = np.zeros((2, 2, 2)), []
@@ -110,7 +110,7 @@ class ThirdDifferences:
                 y = x.copy()
                 for i, is_changed in zip(triple, corner, strict=False):
                     y[i] = changed[i] if is_changed else x[i]
-                points.append([*parts_of(density, y), *others])
+                points.append([*values_in_graph(density, y), *others])
                 values[corner] = evaluate(*points[-1])
             if not np.isfinite(values).all():
                 return np.inf
@@ -127,13 +127,13 @@ class ThirdDifferences:
         return worst if worst > sum(float(room(rounding(*point), eps)) for point in corners) else 0.0
 
 
-def parts_of(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:
+def values_in_graph(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:
     """The values of the block's variables in the graph, of x (d,)."""
     values = zip(density.graph.values, density.space.blocks, strict=True)
     return [x[a : a + v.size].reshape(v.shape).astype(value.type.dtype) for value, (a, v) in values]
 
 
-def jittered(density: ModelDensity, rng: np.random.Generator) -> list[np.ndarray]:
+def perturbed_point(density: ModelDensity, rng: np.random.Generator) -> list[np.ndarray]:
     """Values of the model's other variables: the starting point, with noise on the continuous ones."""
     start = density.numbers | density.start
     values = [np.asarray(start[v.name]) for v in density.graph.others]

@@ -40,7 +40,7 @@ class Quadratic:
             raise ValueError(
                 f"Quadratic of {n} sites has weights of shape {np.shape(weights)}; give {(n, n)}."
             )
-        check_finite("Quadratic", weights)
+        check_finite_weights("Quadratic", weights)
         if len(np.unique(self.sites[0])) < n:
             raise ValueError("Quadratic names a site twice. Add up the weights of the two.")
         if not isinstance(weights, jax.core.Tracer) and not np.allclose(weights, np.transpose(weights)):
@@ -77,7 +77,7 @@ class Quadratic:
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
         # Eq. 6: P = N^T 1 1^T - N^T + b 1^T, N = max(0, P + W) - max(0, P), the diagonal 0
-        return sent(log_odds(fields[0])[:, None] - messages.T, self._pairs(parameters), semiring)
+        return sent(field_log_odds(fields[0])[:, None] - messages.T, self._pairs(parameters), semiring)
 
     def log_partition(self, parameters, fields: list[Fields], messages):
         value = fields[0].value()
@@ -113,7 +113,7 @@ class Bipartite:
             raise ValueError(
                 f"Bipartite of {want[0]} and {want[1]} sites has weights of shape {shape}; give {want}."
             )
-        check_finite("Bipartite", weights)
+        check_finite_weights("Bipartite", weights)
         together = np.concatenate(self.sites)
         if len(np.unique(together)) < len(together):
             raise ValueError(
@@ -145,7 +145,7 @@ class Bipartite:
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
         # App. C.2 from the hidden to the visible sites, and the same in the other direction
         to_b, to_a = messages
-        w, (a, b) = self._pairs(parameters), map(log_odds, fields)
+        w, (a, b) = self._pairs(parameters), map(field_log_odds, fields)
         return sent(a[:, None] - to_a, w, semiring), sent(b[None] - to_b, w, semiring)
 
     def log_partition(self, parameters, fields: list[Fields], messages):
@@ -165,7 +165,7 @@ def two_values(kind: str, values: Any) -> tuple[float, float]:
     return float(pair[0]), float(pair[1])
 
 
-def check_finite(kind: str, weights: Any) -> None:
+def check_finite_weights(kind: str, weights: Any) -> None:
     """Refuse weights that are not finite, unless they are traced."""
     if not isinstance(weights, jax.core.Tracer) and not np.isfinite(weights).all():
         raise ValueError(
@@ -184,7 +184,7 @@ def two(odds):
     return jnp.stack([jnp.zeros_like(odds), odds])
 
 
-def log_odds(field: Fields):
+def field_log_odds(field: Fields):
     """(E,) log odds of a field; infinite where one value is impossible, 0 where both are."""
     off, on = field.value()
     return jnp.where((off == -jnp.inf) & (on == -jnp.inf), 0.0, on - off)

@@ -109,10 +109,12 @@ class Edges(ABC):
         return messages
 
     def update(self, parameters, fields: list[Fields], messages: list[Any], semiring: Semiring) -> list[Any]:
-        return [normalised(m) for m in self.send(parameters, cavities(fields, messages), semiring)]
+        return [
+            normalised_messages(m) for m in self.send(parameters, cavity_fields(fields, messages), semiring)
+        ]
 
     def log_partition(self, parameters, fields: list[Fields], messages: list[Any]):
-        return self.total(parameters, cavities(fields, messages))
+        return self.total(parameters, cavity_fields(fields, messages))
 
     @abstractmethod
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
@@ -134,7 +136,7 @@ def site_numbers(kind: str, given: Any) -> np.ndarray:
     return sites.astype(int)
 
 
-def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:
+def refuse_repeated_sites(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:
     """Refuse factors that name a site twice; edge e joins factor `factors[e]` and site `sites[e]`."""
     order = np.lexsort((sites, factors))
     f, i = factors[order], sites[order]
@@ -147,17 +149,17 @@ def refuse_twice(kind: str, factors: np.ndarray, sites: np.ndarray) -> None:
         )
 
 
-def impossible(array: Any) -> bool:
+def has_impossible(array: Any) -> bool:
     """Whether log potentials hold -inf; True for traced ones, whose values are not known."""
     return isinstance(array, jax.core.Tracer) or bool(np.isneginf(array).any())
 
 
-def cavities(fields: list[Fields], messages: list[Any]) -> list[Any]:
+def cavity_fields(fields: list[Fields], messages: list[Any]) -> list[Any]:
     """[(K, E)] nats, the fields without the message that came along the same edge."""
     return [f.without(m) for f, m in zip(fields, messages, strict=True)]
 
 
-def normalised(message):
+def normalised_messages(message):
     """(K, E), shifted so that the largest entry of each message is 0, unless all are -inf."""
     # without the barrier, XLA computes the whole message again for each of its values
     message = jax.lax.optimization_barrier(message)

@@ -15,7 +15,7 @@ from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.differences.parts.part import Factors
 from pymc_discrete.differences.sum_of_parts import ContextOfModel
-from pymc_discrete.factor_graphs.compatible import REMEDY, check, jittered, random_state
+from pymc_discrete.factor_graphs.compatible import EXACT_STEP, check_compatible, perturbed_point, random_state
 from pymc_discrete.factor_graphs.dense import Bipartite, Quadratic
 from pymc_discrete.factor_graphs.factor import Factor
 from pymc_discrete.factor_graphs.graph import SumOfFactors
@@ -26,10 +26,10 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.space.target import Target
 from pymc_discrete.structure.rounding import room
 
-STATES = 32  # random states at which the factors are compared with the model
+STATES_COMPARED = 32  # random states at which the factors are compared with the model
 # Two variables become a dense factor if more than this share of their pairs of sites interact, and a list of
 # pairs otherwise.
-DENSE = 1 / 8
+DENSE_SHARE = 1 / 8
 
 _extractions: weakref.WeakKeyDictionary[ModelDensity, "Extraction"] = weakref.WeakKeyDictionary()
 
@@ -69,21 +69,21 @@ class Extraction:
         return _extractions[density]
 
     def __init__(self, density: ModelDensity):
-        check(density)
+        check_compatible(density)
         self.density, self.space = density, density.space
         variables = self.space.variables
         self.variable_of = np.repeat(np.arange(len(variables)), [v.size for v in variables])
         totals = [part.total for part in density.plan.incremental]
         self.constant = not set(density.graph.others) & set(ancestors(totals))
         rng = np.random.default_rng(1)
-        others = [jittered(density, rng) for _ in range(2)]
+        others = [perturbed_point(density, rng) for _ in range(2)]
         contexts = [density.compiled("prepare")(values) for values in others]
-        blocks = jax.tree.map(np.asarray, jax.jit(lambda c: joined(self._factors(c)))(contexts[0]))
+        blocks = jax.tree.map(np.asarray, jax.jit(lambda c: summed_pairs(self._factors(c)))(contexts[0]))
         # unless the blocks are constant, pairs that do not interact in this context may do so in another one
         interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}
         self.interact = {key: pairs for key, pairs in interact.items() if pairs.any()}
         self.kept = {key: blocks[key] for key in self.interact} if self.constant else {}
-        x = np.stack([random_state(self.space, rng) for _ in range(STATES)])
+        x = np.stack([random_state(self.space, rng) for _ in range(STATES_COMPARED)])
         graph_and_model = jax.jit(
             lambda c: jax.vmap(lambda x: (self._graph(c).logdensity(x), density.logdensity(x, c)))(x)
         )
@@ -100,13 +100,13 @@ class Extraction:
 
     def _factors(self, context: ContextOfModel) -> list[Factors]:
         factors = self.density.factors(context)
-        assert None not in factors  # `check` has refused log densities without factors
+        assert None not in factors  # `check_compatible` has refused log densities without factors
         return cast(list[Factors], factors)
 
     def _graph(self, context: ContextOfModel) -> SumOfFactors:
         variables, of_parts = self.space.variables, self._factors(context)
         unary = [jnp.zeros((v.size, v.K)) for v in variables]
-        pairs = Pairs(self)
+        pairs = PairTables(self)
         factors: list[Factor] = []
         for of_part in of_parts:
             for n, table in of_part.unary.items():
@@ -116,11 +116,11 @@ class Extraction:
                     pairs.add(sites, table)
                 else:
                     factors.append(Table(tuple(sites.T), self.without_nan(table, sites)))
-        blocks = self.kept if self.constant else joined(of_parts)
+        blocks = self.kept if self.constant else summed_pairs(of_parts)
         for (n, m), interact in self.interact.items():
             block = jnp.asarray(blocks[n, m])
             a, b = (self.space.starts[i] + np.arange(variables[i].size) for i in (n, m))
-            dense = interact.mean() * (2 if n == m else 1) > DENSE
+            dense = interact.mean() * (2 if n == m else 1) > DENSE_SHARE
             if dense and (variables[n].counts == 2).all() and (variables[m].counts == 2).all():
                 weights = block[:, 0, :, 0]
                 factors.append(Quadratic(a, weights + weights.T) if n == m else Bipartite(a, b, weights))
@@ -147,7 +147,7 @@ class Extraction:
         return jnp.where(exists, jnp.where(jnp.isnan(table), -jnp.inf, table), 0.0)
 
 
-def joined(factors: list[Factors]) -> dict[tuple[int, int], Any]:
+def summed_pairs(factors: list[Factors]) -> dict[tuple[int, int], Any]:
     """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, the sums of the `pairs` of all parts.
 
     Entries that may be rounding only are set to 0.
@@ -164,7 +164,7 @@ def joined(factors: list[Factors]) -> dict[tuple[int, int], Any]:
     return {key: jnp.where(jnp.abs(block) > rounding, block, 0.0) for key, block in total.items()}
 
 
-class Pairs:
+class PairTables:
     """Collects tables over pairs of sites, and adds up those of the same pair."""
 
     def __init__(self, extraction: Extraction):
@@ -209,7 +209,7 @@ def compare(
     if (finite != np.isfinite(graph)).any():
         raise ValueError(
             "The factors found for this model are infinite where it is not, or the other way round. "
-            f"{REMEDY} Please report it."
+            f"{EXACT_STEP} Please report it."
         )
     if finite.any():
         residual, eps = np.ptp(graph[finite] - model[finite]), np.finfo(model.dtype).eps
@@ -217,6 +217,6 @@ def compare(
             max(map(density.rounding, points)), eps
         ):
             raise ValueError(
-                f"The factors found for this model differ from it by up to {residual:.2g} nats. {REMEDY} "
+                f"The factors found for this model differ from it by up to {residual:.2g} nats. {EXACT_STEP} "
                 "Please report it."
             )

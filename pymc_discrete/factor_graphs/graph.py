@@ -29,7 +29,7 @@ class Wiring:
                     f"factors holds {factor!r}, which is no factor: Pairwise, Table and the others of "
                     "pmd.factor_graphs are."
                 )
-        self.slots = [slots_of(space, factor) for factor in self.factors]
+        self.slots = [slots_of_factor(space, factor) for factor in self.factors]
         self.hard = any(f.hard for f in self.factors)
 
     @property
@@ -46,7 +46,7 @@ class SumOfFactors:
 
     @default_settings()
     def __init__(self, space: Space, factors: Sequence[Factor] = (), unary: dict[str, Any] | None = None):
-        check_space(space)
+        check_graph_space(space)
         self.wiring = Wiring(space, factors)
         if not isinstance(unary, dict | None):
             raise TypeError(
@@ -110,7 +110,7 @@ class SumOfFactors:
         if isinstance(x, dict) or not np.issubdtype(jnp.result_type(x), np.integer):
             raise TypeError(
                 f"x must be an array of integers, the values of all {self.space.d} sites in one row, got "
-                f"{kind_of(x)}."
+                f"{type_name(x)}."
             )
         if np.shape(x) != (self.space.d,):
             raise ValueError(
@@ -121,7 +121,9 @@ class SumOfFactors:
         inside = jnp.stack(
             [((p >= 0) & (p < v.counts)).all() for p, v in zip(places, self.space.variables, strict=True)]
         ).all()
-        return jnp.where(inside, added_up(self.wiring, self.unary, self.parameters, places, jnp), -jnp.inf)
+        return jnp.where(
+            inside, unnormalised_log_density(self.wiring, self.unary, self.parameters, places, jnp), -jnp.inf
+        )
 
     @default_settings()
     def clamp(self, values: dict[str, Any]) -> Self:
@@ -152,7 +154,9 @@ class SumOfFactors:
         return self._of(self.wiring, [u + e for u, e in zip(self.unary, noise, strict=True)], self.parameters)
 
 
-def added_up(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], places: list[Any], xp: Any):
+def unnormalised_log_density(
+    wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], places: list[Any], xp: Any
+):
     """() nats, the log density up to log Z.
 
     Parameters
@@ -169,7 +173,7 @@ def added_up(wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]],
 
 
 # ---------------------------------------------------------------- checks and conversions
-def check_space(space: Space) -> None:
+def check_graph_space(space: Space) -> None:
     """Refuse spaces with variables that have more than 256 values or no bounds."""
     if not isinstance(space, Space):
         raise TypeError(f"space must be a Space, got {type(space).__name__}. Build one with pmd.Space.build.")
@@ -204,7 +208,7 @@ def unary_of(v: Variable, given: Any):
     return unary
 
 
-def kind_of(x: Any) -> str:
+def type_name(x: Any) -> str:
     """The type of x, or of the elements of an array, for a message."""
     return type(x).__name__ if isinstance(x, dict) else f"{jnp.result_type(x)}"
 
@@ -275,7 +279,7 @@ def check_numbers(what: str, given: Any) -> None:
         )
 
 
-def slots_of(space: Space, factor: Factor) -> list[Slot]:
+def slots_of_factor(space: Space, factor: Factor) -> list[Slot]:
     """The arguments of a factor as slots, after a check of its sites and parameters."""
     kind, slots = type(factor).__name__, []
     for j, sites in enumerate(factor.sites):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice, site_numbers
+from pymc_discrete.factor_graphs.factor import Edges, has_impossible, refuse_repeated_sites, site_numbers
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 
 
@@ -68,7 +68,7 @@ class LogicalOr(Edges):
                 f"Factor {int(self.lengths.argmin())} of {kind} has no parents. Clamp its child, or leave "
                 "the factor out."
             )
-        refuse_twice(
+        refuse_repeated_sites(
             kind, np.concatenate([self._factor, np.arange(self.factors)]), np.concatenate(self.sites)
         )
 
@@ -149,7 +149,7 @@ def or_max_product(parents, child):
     second = jnp.where(is_first, -jnp.inf, parents).max(axis=1)
     gains = jnp.maximum(parents, 0.0)
     all_gains = gains.sum(axis=1)
-    gains_of_others = sums_of_others(gains)
+    gains_of_others = sums_of_other_entries(gains)
     best_of_others = jnp.where(is_first, second[:, None], best[:, None])
     # if the child is on and this parent is off, another parent must be on: the one with the largest odds
     to_parents = jnp.minimum(child[:, None] + gains_of_others, jnp.maximum(0.0, -best_of_others))
@@ -183,7 +183,7 @@ def either(a, b):
     return jnp.logaddexp(jnp.logaddexp(a, b), both)
 
 
-def sums_of_others(a):
+def sums_of_other_entries(a):
     """(F, n), for each entry of a (F, n) the sum of the other entries of its factor, which may be inf."""
     infinite = jnp.isinf(a)
     finite = jnp.where(infinite, 0.0, a)
@@ -216,11 +216,11 @@ class Cardinality(Edges):
             )
         self.sites = [site_numbers("Cardinality", sites).reshape(-1)]
         self.parameters = {"weights": weights}
-        self.hard = impossible(weights)
+        self.hard = has_impossible(weights)
 
     def check(self, widths: list[int]) -> None:
         factors, n = self.shape
-        refuse_twice("Cardinality", np.repeat(np.arange(factors), n), self.sites[0])
+        refuse_repeated_sites("Cardinality", np.repeat(np.arange(factors), n), self.sites[0])
         shape = np.shape(self.parameters["weights"])
         if shape not in ((n + 1,), (factors, n + 1)):
             raise ValueError(

@@ -15,7 +15,7 @@ from pymc_discrete.factor_graphs.factor import Fields
 from pymc_discrete.factor_graphs.graph import SumOfFactors
 from pymc_discrete.factor_graphs.semiring import MAX, SUM, Semiring
 from pymc_discrete.factor_graphs.wiring import Slot
-from pymc_discrete.runtime.checks import check_not_negative, is_count, is_number
+from pymc_discrete.runtime.checks import check_not_negative, is_integer_from, is_number
 from pymc_discrete.runtime.jax_settings import default_settings
 
 
@@ -76,7 +76,7 @@ def run(
         raise TypeError(f"semiring must be pmd.factor_graphs.MAX or SUM, got {semiring!r}.")
     check_sweeps(n_sweeps, damping)
     check_not_negative("tolerance", tolerance)
-    uniform = start(graph)
+    uniform = uniform_messages(graph)
     if messages is None:
         messages = uniform
     elif jax.tree.map(jnp.shape, messages) != jax.tree.map(jnp.shape, uniform):
@@ -86,9 +86,11 @@ def run(
 
     def sweep(carried):
         t, messages, change, _ = carried
-        # Without this barrier and that in `update`, XLA computes the messages a second time for their change,
-        # and the fields again for every edge.
-        new = jax.lax.optimization_barrier(damped(update(graph, messages, semiring), messages, damping))
+        # Without this barrier and that in `updated_messages`, XLA computes the messages a second time for
+        # their change, and the fields again for every edge.
+        new = jax.lax.optimization_barrier(
+            damped(updated_messages(graph, messages, semiring), messages, damping)
+        )
         largest = largest_change(new, messages)
         return t + 1, new, change.at[t].set(largest), largest
 
@@ -103,13 +105,13 @@ def run(
 
 def check_sweeps(n_sweeps: Any, damping: Any) -> None:
     """Refuse a number of sweeps below 1, and a damping outside [0, 1)."""
-    if not is_count(n_sweeps, 1):
+    if not is_integer_from(n_sweeps, 1):
         raise ValueError(f"n_sweeps must be a positive integer, got {n_sweeps!r}.")
     if not (is_number(damping) and 0 <= damping < 1):
         raise ValueError(f"damping must be at least 0 and below 1, got {damping!r}.")
 
 
-def start(graph: SumOfFactors) -> list[Any]:
+def uniform_messages(graph: SumOfFactors) -> list[Any]:
     """The uniform messages of every factor."""
     wiring = graph.wiring
     widths = [[wiring.widths[s.variables[0]] for s in slots] for slots in wiring.slots]
@@ -137,7 +139,7 @@ def fields(graph: SumOfFactors, messages: list[Any]) -> list[Fields]:
     return of_sites
 
 
-def update(graph: SumOfFactors, messages: list[Any], semiring: Semiring) -> list[Any]:
+def updated_messages(graph: SumOfFactors, messages: list[Any], semiring: Semiring) -> list[Any]:
     """One sweep: the new messages of every factor, given the fields of the sites."""
     wiring, of_sites = graph.wiring, jax.lax.optimization_barrier(fields(graph, messages))
     new = []
@@ -173,7 +175,7 @@ def largest_change(new: Any, old: Any):
 
 
 # ---------------------------------------------------------------- results from messages
-def checked(result: Result) -> Result:
+def checked_result(result: Result) -> Result:
     """The argument, if it is a `Result`."""
     if not isinstance(result, Result):
         raise TypeError(f"Pass what run(graph, ...) returned, got {type(result).__name__}.")
@@ -182,7 +184,7 @@ def checked(result: Result) -> Result:
 
 def checked_sum(result: Result) -> Result:
     """The argument, if it is a `Result` of sum-product."""
-    if checked(result).semiring is not SUM:
+    if checked_result(result).semiring is not SUM:
         raise ValueError(
             f"Probabilities come from sum-product, and these messages are of {result.semiring.name}: "
             "run(graph, SUM)."
@@ -196,7 +198,7 @@ def decode(graph: SumOfFactors, result: Result):
 
     For a run of `MAX` on a tree this is the most probable configuration; on other graphs it approximates it.
     """
-    of_sites = fields(graph, checked(result).messages)
+    of_sites = fields(graph, checked_result(result).messages)
     parts = [f.value().argmax(axis=0) + v.lower for f, v in zip(of_sites, graph.space.variables, strict=True)]
     return jnp.concatenate(parts)
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from pymc_discrete.factor_graphs.compatible import check
+from pymc_discrete.factor_graphs.compatible import check_compatible
 from pymc_discrete.factor_graphs.from_model import Extraction
 from pymc_discrete.factor_graphs.max_product import check_sweeps
 from pymc_discrete.factor_graphs.perturb_and_map import pmp
@@ -100,7 +100,7 @@ class PerturbAndMaxProduct(Method):
         )
 
     def check(self, target: Any) -> None:
-        check(target.density)
+        check_compatible(target.density)
 
     def expected_moves(self, space: Space, params: dict[str, Any]) -> float:
         return float(space.d)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 # For at most this many values, an element-wise maximum of one array per value is faster than a reduction over
 # the axis, which XLA computes in a separate pass.
-FEW = 8
+ONE_BY_ONE_VALUES = 8
 
 
 class Semiring(NamedTuple):
@@ -32,7 +32,7 @@ def over_all(a, axis):
 
 
 def over_best(a, axis):
-    if a.shape[axis] > FEW:
+    if a.shape[axis] > ONE_BY_ONE_VALUES:
         return jnp.max(a, axis=axis)
     return functools.reduce(
         jnp.maximum, [jax.lax.index_in_dim(a, k, axis, keepdims=False) for k in range(a.shape[axis])]

@@ -6,10 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.factor_graphs.factor import Edges, impossible, refuse_twice, site_numbers
+from pymc_discrete.factor_graphs.factor import Edges, has_impossible, refuse_repeated_sites, site_numbers
 from pymc_discrete.factor_graphs.semiring import SUM, Semiring
 
-LARGEST_TABLE = 4096  # entries of one table; every sweep reads them all
+MOST_TABLE_ENTRIES = 4096  # entries of one table; every sweep reads them all
 
 
 class Table(Edges):
@@ -47,7 +47,7 @@ class Table(Edges):
                 f"{kind} has no sites. A term of none is a constant, which changes nothing: leave it out."
             )
         self.parameters = {"table": table}
-        self.hard = impossible(table)
+        self.hard = has_impossible(table)
 
     def check(self, widths: list[int]) -> None:
         shape, factors = np.shape(self.parameters["table"]), len(self.sites[0])
@@ -58,12 +58,14 @@ class Table(Edges):
                 f"{want} or {(factors, *want)}."
             )
         each = np.stack(self.sites, axis=1)
-        refuse_twice(type(self).__name__, np.repeat(np.arange(factors), each.shape[1]), each.reshape(-1))
-        if math.prod(want) > LARGEST_TABLE:
+        refuse_repeated_sites(
+            type(self).__name__, np.repeat(np.arange(factors), each.shape[1]), each.reshape(-1)
+        )
+        if math.prod(want) > MOST_TABLE_ENTRIES:
             raise ValueError(
                 f"A table of shape {want} has {math.prod(want)} entries, and a sweep visits them all: at "
-                f"most {LARGEST_TABLE}. Use LogicalOr, LogicalAnd, Cardinality or Quadratic where one of "
-                "them says the same, or split the factor."
+                f"most {MOST_TABLE_ENTRIES}. Use LogicalOr, LogicalAnd, Cardinality or Quadratic where one "
+                "of them says the same, or split the factor."
             )
 
     def _whole(self, parameters: dict[str, Any]):
@@ -91,7 +93,7 @@ class Table(Edges):
 def eliminated(table, cavities: list[Any], keep: int, semiring: Semiring):
     """(K_keep, F), from tables (K1, ..., Kn, F): the sum or maximum over all arguments except `keep`.
 
-    Before that, the messages `cavities` of these arguments are added to the tables.
+    Before that, the messages `cavity_fields` of these arguments are added to the tables.
     """
     for axis in reversed(range(len(cavities))):
         if axis != keep:

@@ -25,12 +25,12 @@ from pymc_discrete.runtime.seeds import new_seed, seed_of
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-LARGEST = 10.0  # standardised data beyond are cut off
-PROPOSALS, LEAST = 4, 1000  # draws of the flow for each one that is returned, and in all
+LARGEST_FEATURE = 10.0  # standardised data beyond are cut off
+PROPOSALS_PER_DRAW, FEWEST_PROPOSALS = 4, 1000  # draws of the flow for each one that is returned, and in all
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Simulations:
     """Draws of the prior with the data that they predict, and how data become features.
 
     Attributes
@@ -55,7 +55,7 @@ class Pairs:
         return self.features.shape[1]
 
     @classmethod
-    def of(cls, model: pm.Model, space: Space, given: list[str], n: int, seed: int) -> "Pairs":
+    def of(cls, model: pm.Model, space: Space, given: list[str], n: int, seed: int) -> "Simulations":
         """n pairs of a model."""
         unknowns, data = prior_pairs(model, space, given, n, seed)
         rows = np.concatenate([a.reshape(n, -1).astype(float) for a in data.values()], axis=1)
@@ -67,7 +67,7 @@ class Pairs:
 
 
 def standardised(rows: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    return np.clip((rows - mean) / spread, -LARGEST, LARGEST).astype(np.float32)
+    return np.clip((rows - mean) / spread, -LARGEST_FEATURE, LARGEST_FEATURE).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,9 @@ class AmortisedFlow:
     covariates : [(pm.Data of the model, the value with which the flow was fitted)]
     """
 
-    def __init__(self, flow: Flow, pairs: Pairs, target: Target, covariates: list[tuple[Any, np.ndarray]]):
+    def __init__(
+        self, flow: Flow, pairs: Simulations, target: Target, covariates: list[tuple[Any, np.ndarray]]
+    ):
         self.flow, self.target, self._pairs, self.covariates = flow, target, pairs, covariates
 
     @property
@@ -169,7 +171,7 @@ class AmortisedFlow:
         check_count("draws", draws, 1)
         seed = seed_of(random_seed)
         seed = new_seed() if seed is None else seed
-        found = self.log_partition(data, max(PROPOSALS * draws, LEAST), seed)
+        found = self.log_partition(data, max(PROPOSALS_PER_DRAW * draws, FEWEST_PROPOSALS), seed)
         if not np.isfinite(found.value):
             raise ValueError(
                 "The data are impossible at every draw of the flow, so that nothing can be said of the "

@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_discrete.differences.from_model import target_of
-from pymc_discrete.flows.process import check_space
+from pymc_discrete.flows.process import check_flow_space
 from pymc_discrete.model.blocks import block_of
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.checks import check_result
@@ -38,7 +38,7 @@ def alone(space: Space) -> Space:
     ------
     ValueError
     """
-    check_space(space)
+    check_flow_space(space)
     supports: dict[str, tuple[Any, Any]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     nominal = []
@@ -78,11 +78,11 @@ def draws_of(space: Space, draws: Any) -> dict[str, np.ndarray]:
                 f"The draws of {m.name!r} have shape {a.shape[2:]}, and the variable {m.shape}. Pass "
                 "those of a run of this model."
             )
-        found[m.name] = inside(space, m, a.reshape(-1, *m.shape))
+        found[m.name] = supported_values(space, m, a.reshape(-1, *m.shape))
     return found
 
 
-def inside(space: Space, m: Member, a: np.ndarray) -> np.ndarray:
+def supported_values(space: Space, m: Member, a: np.ndarray) -> np.ndarray:
     """The values a (n, *shape) of a member of the space, after a check that its support has them."""
     low, high = (bound[m.start : m.start + m.size].reshape(m.shape) for bound in (space.lower, space.upper))
     if a.dtype.kind not in "iub" or not len(a):

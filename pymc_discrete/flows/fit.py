@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pymc as pm
 
-from pymc_discrete.flows.amortised import AmortisedFlow, OfPairs, Pairs
+from pymc_discrete.flows.amortised import AmortisedFlow, OfPairs, Simulations
 from pymc_discrete.flows.block import draws_of, space_of
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.joint import check_given, covariates, joint_target
@@ -25,7 +25,7 @@ from pymc_discrete.runtime.progress import check_bar
 from pymc_discrete.runtime.seeds import new_seed, seed_of
 from pymc_discrete.space.space import Space
 
-RATE = 1e-3  # learning rate of Adam at the start; it falls to 0 along a cosine
+FLOW_LEARNING_RATE = 1e-3  # learning rate of Adam at the start; it falls to 0 along a cosine
 AVERAGED = 0.995  # weight of the past in the average of the network's weights
 NETWORK = 2**20  # folded into the seed for the first weights of the network
 
@@ -131,9 +131,9 @@ def fit_flow(
         learner = FlowModel(space, network or default_network(space, 0, seed), path, source)
         params = trained(learner, draws_of(space, draws), DFM(bound=True), seed, **options)
         return learner.flow(params, grid(steps))
-    drawn = Pairs.of(model, space, names, pairs, seed)
+    drawn = Simulations.of(model, space, names, pairs, seed)
     learner = FlowModel(space, network or default_network(space, drawn.size, seed), path, source)
-    objective = OfPairs(DFM(bound=True), rows_of(drawn.unknowns), drawn.features)
+    objective = OfPairs(DFM(bound=True), rows_of_sites(drawn.unknowns), drawn.features)
     params = trained(learner, drawn.unknowns, objective, seed, **options)
     flow = learner.flow(params, grid(steps), np.zeros(drawn.size, np.float32))
     return AmortisedFlow(flow, drawn, joint_target(model, space, names), covariates(model, names))
@@ -154,11 +154,11 @@ def trained(
     **options: Any,
 ) -> Any:
     """The weights of a network, averaged over the last iterations."""
-    schedule = optax.cosine_decay_schedule(RATE, iterations)
+    schedule = optax.cosine_decay_schedule(FLOW_LEARNING_RATE, iterations)
     options = {"optimizer": optax.adam(schedule), "ema": AVERAGED, **options}
     return fit(learner, values, objective=objective, seed=seed, iterations=iterations, **options).params
 
 
-def rows_of(values: dict[str, np.ndarray]) -> np.ndarray:
+def rows_of_sites(values: dict[str, np.ndarray]) -> np.ndarray:
     """(N, d) int, the sites of values {name: (N, *shape)}."""
     return np.concatenate([a.reshape(len(a), -1) for a in values.values()], axis=1)

@@ -10,10 +10,10 @@ import numpy as np
 
 from pymc_discrete.flows.kernel import back_and_forth
 from pymc_discrete.flows.paths import Path
-from pymc_discrete.flows.process import Process, check_path, check_same, check_space
-from pymc_discrete.flows.simulate import drawn, forward_table
-from pymc_discrete.flows.sources import Source
-from pymc_discrete.flows.weights import FlowWeights, log_probability, weighted
+from pymc_discrete.flows.process import Process, check_flow_space, check_path, check_same
+from pymc_discrete.flows.simulate import drawn_values, forward_table
+from pymc_discrete.flows.sources import SourceDistribution
+from pymc_discrete.flows.weights import FlowWeights, log_probability, weighted_draws
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.runtime.checks import check_count
 from pymc_discrete.runtime.jax_settings import default_settings
@@ -51,9 +51,11 @@ class Flow(Process):
     """
 
     @classmethod
-    def build(cls, space: Space, path: Path, source: Source, network: Any, params: Any, times: Any) -> "Flow":
+    def build(
+        cls, space: Space, path: Path, source: SourceDistribution, network: Any, params: Any, times: Any
+    ) -> "Flow":
         """A flow, its parts checked; parameters as of the class, times in any sequence."""
-        check_space(space)
+        check_flow_space(space)
         source.check(space)
         grid = np.asarray(times, float)
         if grid.ndim != 1 or len(grid) < 2 or grid[0] != 0 or grid[-1] != 1 or (np.diff(grid) <= 0).any():
@@ -115,7 +117,7 @@ class Flow(Process):
         check_count("n", n, 2)
         self.check_factorised("weigh its draws")
         self.check_target(target)
-        return weighted(self, target, n, key_of(seed))
+        return weighted_draws(self, target, n, key_of(seed))
 
     @default_settings()
     def log_probability(self, x: Any, n: int = 100, seed: int = 0) -> np.ndarray:
@@ -220,7 +222,9 @@ def sampled(flow: Flow, keys: Any) -> Any:
         key_start, key_run = jax.random.split(key)
 
         def move(k: Any, x: Any) -> Any:
-            return drawn(jax.random.fold_in(key_run, k), forward_table(flow, x, times[k], times[k + 1]))
+            return drawn_values(
+                jax.random.fold_in(key_run, k), forward_table(flow, x, times[k], times[k + 1])
+            )
 
         return jax.lax.fori_loop(0, len(times) - 1, move, flow.source.draw(key_start, flow.space).astype(int))
 

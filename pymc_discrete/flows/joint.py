@@ -17,12 +17,11 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pymc_discrete.differences.from_logdensity import target_from_logdensity
 from pymc_discrete.model.logp import promoted, without_checks
 from pymc_discrete.model.structure_of_model import shared_values
+from pymc_discrete.runtime.compiling import QUICKLY_COMPILED
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 from pymc_discrete.structure.jaxify import jaxify
-
-MODE = "FAST_COMPILE"  # draws are made one after another: a mode in which PyTensor compiles little
 
 
 def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
@@ -90,7 +89,9 @@ def prior_pairs(
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """{variable: (n, *shape)} of the unknowns, drawn from the prior, and of the data that they predict."""
     names = [m.name for m in space.members]
-    drawn = pm.draw([model[name] for name in [*names, *given]], draws=n, random_seed=seed, mode=MODE)
+    drawn = pm.draw(
+        [model[name] for name in [*names, *given]], draws=n, random_seed=seed, mode=QUICKLY_COMPILED
+    )
     pairs = dict(zip([*names, *given], drawn, strict=True))
     return {name: pairs[name] for name in names}, {name: pairs[name] for name in given}
 
@@ -104,7 +105,7 @@ def joint_target(model: pm.Model, space: Space, given: Sequence[str]) -> Target:
     values = {rv: rv.type(name=str(rv.name)) for rv in model.basic_RVs}
     densities = conditional_logp(values)
     raw = [densities[value] for value in values.values()]
-    seen = {name: np.asarray(model.rvs_to_values[model[name]].eval(mode=MODE)) for name in given}
+    seen = {name: np.asarray(model.rvs_to_values[model[name]].eval(mode=QUICKLY_COMPILED)) for name in given}
     shapes = {m.name: m.shape for m in space.members} | {name: a.shape for name, a in seen.items()}
     typed = {v: pt.TensorType(v.type.dtype, shape=shapes[str(v.name)])(name=v.name) for v in values.values()}
     constants = {

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.flows.flow import Flow
-from pymc_discrete.flows.paths import PATHS, SOURCE, TARGET, Path
-from pymc_discrete.flows.process import check_space, normalised
-from pymc_discrete.flows.simulate import one_hot
-from pymc_discrete.flows.sources import SOURCES, Mask, Source, uniform
+from pymc_discrete.flows.paths import FROM_SOURCE, FROM_TARGET, PATHS, Path
+from pymc_discrete.flows.process import check_flow_space, log_probabilities
+from pymc_discrete.flows.simulate import one_hot_values
+from pymc_discrete.flows.sources import SOURCES, Mask, SourceDistribution, uniform
 from pymc_discrete.learning.models import Learnable
 from pymc_discrete.space.space import Space
 
@@ -38,12 +38,16 @@ class FlowModel(Learnable):
     """
 
     def __init__(
-        self, space: Space, network: Any, path: Path | str = "linear", source: Source | str = "mask"
+        self,
+        space: Space,
+        network: Any,
+        path: Path | str = "linear",
+        source: SourceDistribution | str = "mask",
     ):
-        check_space(space)
+        check_flow_space(space)
         self.space = space
         self.path = named("path", path, PATHS, Path)
-        self.source = named("source", source, SOURCES, Source)
+        self.source = named("source", source, SOURCES, SourceDistribution)
         self.source.check(space)
         self.params, self._static = eqx.partition(network, eqx.is_inexact_array)
 
@@ -53,7 +57,7 @@ class FlowModel(Learnable):
 
     def posterior(self, params: Any, x: Any, t: Any, *features: Any) -> Any:
         """(d, K) float, nats, log probabilities of the values at time 1, given x (d,) at time t ()."""
-        return normalised(self._logits((params, features), x, t), self.space)
+        return log_probabilities(self._logits((params, features), x, t), self.space)
 
     def flow(self, params: Any, times: Any, *features: Any) -> Flow:
         """The flow with these weights, on a grid of times, given the features."""
@@ -63,7 +67,7 @@ class FlowModel(Learnable):
         """(d, K) float, what the network says, given its weights and the features as `params`."""
         weights, features = params
         network, d, K = eqx.combine(weights, self._static), self.space.d, self.space.K
-        return jnp.asarray(network(one_hot(x, K + 1), t, *features), float).reshape(d, K)
+        return jnp.asarray(network(one_hot_values(x, K + 1), t, *features), float).reshape(d, K)
 
     def noised(self, key: Any, x: Any, t: Any) -> tuple[Any, Any]:
         """Values at time t of states x (d,) at time 1, counted from the lower bounds.
@@ -77,7 +81,7 @@ class FlowModel(Learnable):
         part = jax.random.categorical(key_part, jnp.log(self.path.weights(t)), shape=x.shape)
         noise = jax.random.categorical(key_uniform, jnp.log(jnp.asarray(uniform(self.space))))
         source = self.source.draw(key_source, self.space)
-        x_t = jnp.select([part == TARGET, part == SOURCE], [x, source], noise)
+        x_t = jnp.select([part == FROM_TARGET, part == FROM_SOURCE], [x, source], noise)
         by_mask = isinstance(self.source, Mask) and self.path.uniform is None
         return x_t, (x_t == self.space.K) if by_mask else jnp.ones(x.shape, bool)
 

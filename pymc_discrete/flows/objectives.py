@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from pymc_discrete.flows.model import FlowModel
-from pymc_discrete.flows.paths import TARGET
+from pymc_discrete.flows.paths import FROM_TARGET
 from pymc_discrete.learning.data import Batch
 from pymc_discrete.learning.objectives import Loss
 
 LATEST = 0.999  # largest time that is trained, since velocities are infinite at 1
-LARGEST = 20.0  # largest weight of a time in `DFM(bound=True)`
+LARGEST_TIME_WEIGHT = 20.0  # largest weight of a time in `DFM(bound=True)`
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class DFM(FlowObjective):
     bound: bool = False
 
     def of_sites(self, model: FlowModel, log_p: Any, x: Any, t: Any) -> Any:
-        rate = jnp.minimum(model.path.velocity(t)[0][TARGET], LARGEST) if self.bound else 1.0
+        rate = jnp.minimum(model.path.velocity(t)[0][FROM_TARGET], LARGEST_TIME_WEIGHT) if self.bound else 1.0
         return -rate * jnp.take_along_axis(log_p, x[:, None], axis=1)[:, 0]
 
 
@@ -94,6 +94,6 @@ class CVM(FlowObjective):
     """
 
     def of_sites(self, model: FlowModel, log_p: Any, x: Any, t: Any) -> Any:
-        a = model.path.velocity(t)[0][TARGET]
+        a = model.path.velocity(t)[0][FROM_TARGET]
         error = jnp.exp(log_p) - (x[:, None] == jnp.arange(log_p.shape[1]))
         return (1 - t) * a**2 * (error**2).sum(axis=1)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-TARGET, UNIFORM, SOURCE = 0, 1, 2
+FROM_TARGET, FROM_UNIFORM, FROM_SOURCE = 0, 1, 2
 
 
 class Step(NamedTuple):

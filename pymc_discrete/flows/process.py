@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.flows.paths import Path
-from pymc_discrete.flows.sources import Factorised, Source
+from pymc_discrete.flows.sources import Factorised, SourceDistribution
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import LARGEST_SUPPORT, Space
 
@@ -33,7 +33,7 @@ class Process:
 
     space: Space
     path: Path
-    source: Source
+    source: SourceDistribution
     network: Callable[..., Any]
     params: Any
     times: tuple[float, ...]
@@ -53,7 +53,7 @@ class Process:
 
         They are -inf beyond the support of a site, whatever the network says there.
         """
-        return normalised(self.network(self.params, x, t), self.space)
+        return log_probabilities(self.network(self.params, x, t), self.space)
 
     @property
     def source_probabilities(self) -> np.ndarray:
@@ -96,7 +96,7 @@ class Process:
             )
 
 
-def normalised(logits: Any, space: Space) -> Any:
+def log_probabilities(logits: Any, space: Space) -> Any:
     """(d, K) nats, log probabilities of values from logits (d, K); -inf beyond the support of a site."""
     return jax.nn.log_softmax(jnp.where(jnp.asarray(space.exists), logits, -jnp.inf), axis=1)
 
@@ -165,7 +165,7 @@ def check_same(flow: Space, other: Space, where: str, remedy: str) -> None:
         raise ValueError(f"The supports of {names} in {where} are others than in the flow. {remedy}")
 
 
-def check_space(space: Space) -> None:
+def check_flow_space(space: Space) -> None:
     """Refuse a space that has windows or constraints.
 
     Raises

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pymc_discrete.flows.paths import SOURCE, Step
+from pymc_discrete.flows.paths import FROM_SOURCE, Step
 from pymc_discrete.flows.process import Process
 from pymc_discrete.flows.sources import Mask, uniform
 from pymc_discrete.kernels.random import choose, uniforms
 
 
-class Run(NamedTuple):
+class Trajectory(NamedTuple):
     """The end of a trajectory, and its probability.
 
     Attributes
@@ -39,7 +39,7 @@ def forward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
     step, masked = flow.path.step(t, s), x == flow.K
     target = flow.posterior(x, t)
     if isinstance(flow.source, Mask) and flow.path.uniform is None:
-        target = jnp.where(masked[:, None], target, log_of(one_hot(x, flow.K)))
+        target = jnp.where(masked[:, None], target, log_of(one_hot_values(x, flow.K)))
     # forth in time the source shrinks fastest, and nothing is drawn from it again
     drawn = jnp.logaddexp(jnp.log(step.target) + target, jnp.log(step.uniform) + log_of(uniform(flow.space)))
     return kept(x, jnp.pad(drawn, ((0, 0), (0, 1)), constant_values=-jnp.inf), step)
@@ -56,53 +56,55 @@ def backward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
         # A mask stays one, since the way forth never masks a value. Of the sites that have a value at time t,
         # a share has one at time s too: some keep theirs, and the others are drawn anew.
         is_mask = jnp.arange(flow.K + 1) == flow.K
-        share = (1 - flow.path.weights(s)[SOURCE]) / (1 - flow.path.weights(t)[SOURCE])
+        share = (1 - flow.path.weights(s)[FROM_SOURCE]) / (1 - flow.path.weights(t)[FROM_SOURCE])
         of_value = jnp.where(is_mask, 1 - share, (share - step.keep) * noise)
-        of_value += step.keep * one_hot(x, flow.K + 1)
+        of_value += step.keep * one_hot_values(x, flow.K + 1)
         return log_of(jnp.where((x == flow.K)[:, None], is_mask, of_value))
     source = jnp.asarray(flow.source_probabilities)
     return kept(x, log_of(step.source * source + step.uniform * noise), step)
 
 
 def kept(x: Any, drawn: Any, step: Step) -> Any:
-    """(d, K + 1) nats, the log probabilities `drawn`, and that of keeping the value added to them."""
-    here = one_hot(x, drawn.shape[1]) > 0
+    """(d, K + 1) nats, the log probabilities of `drawn_values`, with that of keeping the value added."""
+    here = one_hot_values(x, drawn.shape[1]) > 0
     return jnp.where(here, jnp.logaddexp(drawn, jnp.log(step.keep)), drawn)
 
 
-def forth(key: Any, flow: Process, x: Any, times: Any) -> Run:
+def forth(key: Any, flow: Process, x: Any, times: Any) -> Trajectory:
     """The trajectory from x (d,) at the first of increasing times (n,) to the last."""
 
-    def move(carried: Run, k: Any) -> tuple[Run, None]:
+    def move(carried: Trajectory, k: Any) -> tuple[Trajectory, None]:
         now, (t, s) = carried.x, (times[k], times[k + 1])
         there = forward_table(flow, now, t, s)
-        y = drawn(jax.random.fold_in(key, k), there)
+        y = drawn_values(jax.random.fold_in(key, k), there)
         back = backward_table(flow, y, s, t)
-        return Run(y, carried.log_forward + at(there, y), carried.log_backward + at(back, now)), None
+        return Trajectory(y, carried.log_forward + at(there, y), carried.log_backward + at(back, now)), None
 
-    return along(move, x, len(times) - 1)
+    return trajectory(move, x, len(times) - 1)
 
 
-def back(key: Any, flow: Process, x: Any, times: Any) -> Run:
+def back(key: Any, flow: Process, x: Any, times: Any) -> Trajectory:
     """The trajectory from x (d,) at the last of increasing times (n,) back to the first."""
 
-    def move(carried: Run, k: Any) -> tuple[Run, None]:
+    def move(carried: Trajectory, k: Any) -> tuple[Trajectory, None]:
         now, (s, t) = carried.x, (times[-2 - k], times[-1 - k])
         there = backward_table(flow, now, t, s)
-        y = drawn(jax.random.fold_in(key, k), there)
+        y = drawn_values(jax.random.fold_in(key, k), there)
         return_ = forward_table(flow, y, s, t)
-        return Run(y, carried.log_forward + at(return_, now), carried.log_backward + at(there, y)), None
+        return Trajectory(
+            y, carried.log_forward + at(return_, now), carried.log_backward + at(there, y)
+        ), None
 
-    return along(move, x, len(times) - 1)
+    return trajectory(move, x, len(times) - 1)
 
 
-def along(move: Any, x: Any, steps: int) -> Run:
+def trajectory(move: Any, x: Any, steps: int) -> Trajectory:
     """`steps` moves from x."""
-    start = Run(x.astype(int), jnp.zeros(()), jnp.zeros(()))
+    start = Trajectory(x.astype(int), jnp.zeros(()), jnp.zeros(()))
     return jax.lax.scan(move, start, jnp.arange(steps))[0]
 
 
-def drawn(key: Any, table: Any) -> Any:
+def drawn_values(key: Any, table: Any) -> Any:
     """(d,) int, a value of each site by its log probabilities (d, K + 1)."""
     return choose(uniforms(key, table.shape[:1], table.dtype), table)
 
@@ -112,7 +114,7 @@ def at(table: Any, x: Any) -> Any:
     return jnp.take_along_axis(table, x[:, None], axis=1, mode="clip").sum()
 
 
-def one_hot(x: Any, values: int) -> Any:
+def one_hot_values(x: Any, values: int) -> Any:
     """(d, values) float, 1 in the column of each site's value."""
     return (x[:, None] == jnp.arange(values)).astype(float)
 

@@ -15,7 +15,7 @@ import numpy as np
 from pymc_discrete.space.space import Space
 
 
-class Source(ABC):
+class SourceDistribution(ABC):
     """A distribution of all sites."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class Source(ABC):
         """(d,) int, one draw."""
 
 
-class Factorised(Source):
+class Factorised(SourceDistribution):
     """A source of independent sites, whose probabilities are known."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Independent(Factorised):
 
 
 @dataclass(frozen=True, eq=False)
-class Data(Source):
+class Empirical(SourceDistribution):
     """Draws with replacement from data, whose probabilities are not known: such a flow can only be sampled.
 
     Parameters

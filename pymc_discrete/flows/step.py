@@ -14,7 +14,7 @@ from pymc_discrete.kernels import Kernel
 from pymc_discrete.kernels.method import Method
 from pymc_discrete.steps.discrete import DiscreteStep
 
-LOW = 0.01  # if a smaller share of the proposals is accepted, the user is warned
+LOW_ACCEPTANCE = 0.01  # if a smaller share of the proposals is accepted, the user is warned
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class BackAndForth(Method):
         return float(space.d)
 
     def complaint(self, accept: float, variables: str) -> str:
-        if accept >= LOW:
+        if accept >= LOW_ACCEPTANCE:
             return ""
         return (
             f"FlowStep: fewer than one in a hundred proposals of {variables} was accepted in the second half "

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_discrete.evidence.estimate import forward
+from pymc_discrete.evidence.estimate import forward_estimate
 from pymc_discrete.flows.process import Process
-from pymc_discrete.flows.simulate import Run, back, forth
+from pymc_discrete.flows.simulate import Trajectory, back, forth
 
-FEWEST = 50  # of weights whose tail is fitted
-SMALLEST = -100.0  # nats, of a weight divided by the largest; the fit of a tail takes exponentials
-UNSEEN = "A mode that neither the draws it was fitted to nor those of the flow have seen stays unseen."
+FEWEST_IN_TAIL = 50  # of weights whose tail is fitted
+SMALLEST_LOG_WEIGHT = -100.0  # nats, of a weight divided by the largest; the fit of a tail takes exponentials
+UNSEEN_MODES = "A mode that neither the draws it was fitted to nor those of the flow have seen stays unseen."
 
 
 class FlowWeights(NamedTuple):
@@ -50,11 +50,11 @@ class FlowWeights(NamedTuple):
         n = len(self.log_weights)
         return (
             f"log Z = {self.value:.3f} ± {self.error:.3f} nats, ESS {self.ess:.0f} of {n}, k-hat "
-            f"{self.khat:.2f}. {UNSEEN}"
+            f"{self.khat:.2f}. {UNSEEN_MODES}"
         )
 
 
-def weighted(flow: Process, target: Any, n: int, key: Any) -> FlowWeights:
+def weighted_draws(flow: Process, target: Any, n: int, key: Any) -> FlowWeights:
     """Draws of a flow with their weights for a target; see `Flow.log_partition`."""
     runs = weighed(flow, jax.random.split(key, n))
     x = flow.values(runs.x)
@@ -66,7 +66,7 @@ def weighted(flow: Process, target: Any, n: int, key: Any) -> FlowWeights:
             "-inf where the density is 0."
         )
     log_weights = log_f + np.asarray(runs.log_backward) - np.asarray(runs.log_forward)
-    estimate = forward(log_weights)
+    estimate = forward_estimate(log_weights)
     return FlowWeights(estimate.value, estimate.error, estimate.ess, khat(log_weights), log_weights, x)
 
 
@@ -83,11 +83,11 @@ def khat(log_weights: np.ndarray) -> float:
     from arviz_stats.base import array_stats  # slow to import
 
     largest = log_weights.max()
-    if len(log_weights) < FEWEST or not np.isfinite(largest):
+    if len(log_weights) < FEWEST_IN_TAIL or not np.isfinite(largest):
         return np.inf
     # All weights that are far smaller than the largest, 0 too, count as equal. Equal weights, for which no
     # tail can be fitted, are made unequal by far less than matters.
-    relative = np.maximum(log_weights - largest, SMALLEST)
+    relative = np.maximum(log_weights - largest, SMALLEST_LOG_WEIGHT)
     relative += 1e-9 * np.random.default_rng(0).random(len(relative))
     # ArviZ takes log likelihoods, whose negatives are its log weights
     shape = float(array_stats.psislw(-relative)[1])
@@ -101,10 +101,10 @@ def densities(target: Any, x: Any) -> Any:
 
 
 @jax.jit
-def weighed(flow: Process, keys: Any) -> Run:
+def weighed(flow: Process, keys: Any) -> Trajectory:
     """Trajectories from the source to time 1, one for each key; p_0 is counted with the steps forth."""
 
-    def one(key: Any) -> Run:
+    def one(key: Any) -> Trajectory:
         key_start, key_run = jax.random.split(key)
         x = flow.source.draw(key_start, flow.space)
         run = forth(key_run, flow, x, jnp.asarray(flow.times))

@@ -22,7 +22,7 @@ from pymc_discrete.structure.numbers import AS_WRITTEN, numbers_in
 from pymc_discrete.structure.reads import is_switch
 from pymc_discrete.structure.rebuild import rebuild
 
-REARRANGING = (
+MOVING_OPS = (
     DimShuffle, Reshape, SpecifyShape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Join, MakeVector,
     TensorFromScalar, ScalarFromTensor,
 )  # fmt: skip
@@ -52,7 +52,7 @@ def gated_products(
     for node in toposort(terms):
         mixes = [i in moved and i in discrete for i in node.inputs]
         if node.outputs[0] in moved and node.outputs[0] in discrete and not any(mixes):
-            product = product_of(node, coefficients, moved, graph)
+            product = as_product(node, coefficients, moved, graph)
             found += [product] if product else []
     return found
 
@@ -73,7 +73,7 @@ def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends)
     return rebuild(list(terms), {}, rewrite)
 
 
-def product_of(
+def as_product(
     node: Apply, coefficients: Sequence[Variable], moved: Depends, graph: LogpGraph
 ) -> Product | None:
     """The output of a node as a product, or None where it is none."""
@@ -121,7 +121,7 @@ def places(var: Variable, coefficients: Sequence[Variable], graph: LogpGraph) ->
     The elements of several coefficients are counted one after another.
     """
     nodes = toposort([var], blockers=coefficients)
-    if numbers_in([var]) or not all(isinstance(node.op, REARRANGING) for node in nodes):
+    if numbers_in([var]) or not all(isinstance(node.op, MOVING_OPS) for node in nodes):
         return None
     starts = np.cumsum([0, *(graph.size(v) for v in coefficients)])
     counted: dict[Variable, Variable] = {

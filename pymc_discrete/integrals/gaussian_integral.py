@@ -18,7 +18,7 @@ from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_discrete.runtime.jax_settings import is_traced
 
-SMALLEST, RATIO = 16, 4  # sizes of the systems of equations that are solved: 16, 64, 256, ...
+SMALLEST_SYSTEM, SYSTEM_RATIO = 16, 4  # sizes of the systems of equations that are solved: 16, 64, 256, ...
 
 
 class GaussianIntegral(Op):
@@ -147,8 +147,8 @@ def on_coupled(solve: Callable, precision, linear, coupled):
     if not is_traced(coupled) and np.asarray(coupled).all():
         return solve(precision, linear, jnp.arange(p))
     sizes = [p]
-    while sizes[0] > RATIO * SMALLEST or (len(sizes) == 1 and p > SMALLEST):
-        sizes.insert(0, max(SMALLEST, -(-sizes[0] // RATIO)))
+    while sizes[0] > SYSTEM_RATIO * SMALLEST_SYSTEM or (len(sizes) == 1 and p > SMALLEST_SYSTEM):
+        sizes.insert(0, max(SMALLEST_SYSTEM, -(-sizes[0] // SYSTEM_RATIO)))
     order = jnp.argsort(~coupled)
 
     def of_size(m: int) -> Callable:

@@ -29,7 +29,7 @@ from pymc_discrete.structure.numbers import NUMBER, Number
 from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
 
 
-class DegreeIn(Analysis[float]):
+class QuadraticDegree(Analysis[float]):
     """The degree of tensors as polynomials in given variables; inf where it is not known."""
 
     def __init__(self, variables: Sequence[Variable]):
@@ -79,7 +79,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
         pairs = gates.gates[:, None] * gates.gates[None, :]
         precision = gates.prior_precision + pairs * gates.data_precision
         coupled = pt.or_(pt.constant(~gates.gated), pt.neq(gates.gates, 0))
-    zeros = coefficients.of(constant(np.zeros(coefficients.p)))
+    zeros = coefficients.of(float_constant(np.zeros(coefficients.p)))
     outputs = [
         *rewritten(rebuild([t for _, t in named], zeros)),
         gaussian_integral(precision, linear, coupled),
@@ -122,7 +122,7 @@ def quadratic_in(graph: LogpGraph, model: pm.Model) -> list[str]:
         if v.name not in plain or not v.type.dtype.startswith("float"):
             continue
         enters = Depends([v])
-        degree = DegreeIn([*chosen, v])
+        degree = QuadraticDegree([*chosen, v])
         terms = [t for _, t in [*graph.terms, *graph.untouched]]
         if any(t in enters for _, t in graph.terms) and all(degree.of(t) <= 2 for t in terms):
             chosen.append(v)
@@ -137,7 +137,7 @@ def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Va
     ValueError
     """
     shown_names = shown([str(v.name) for v in coefficients])
-    degree = DegreeIn(coefficients)
+    degree = QuadraticDegree(coefficients)
     for name, term in named:
         if degree.of(term) > 2:
             op = degree.cause(term) or "a product of them"
@@ -188,17 +188,17 @@ def linear_and_precision(
     """
     dtype = pytensor.config.floatX
     vector, direction = (pt.tensor(name, shape=(p,), dtype=dtype) for name in ("vector", "direction"))
-    nothing = constant(np.zeros((p, p)))
+    nothing = float_constant(np.zeros((p, p)))
     if not terms:
-        return constant(np.zeros(p)), nothing
+        return float_constant(np.zeros(p)), nothing
     total = pt.add(pt.constant(0.0), *rebuild([t.sum() for t in terms], replaced(vector)))
     (slope,) = pytensor.grad(total, [vector], disconnected_inputs="ignore")
     (curved,) = pytensor.grad((slope * direction).sum(), [vector], disconnected_inputs="ignore")
-    slope, curved = rebuild([slope, curved], {vector: constant(np.zeros(p))})
+    slope, curved = rebuild([slope, curved], {vector: float_constant(np.zeros(p))})
     slope, curved = rewritten(rebuild([slope, curved], {}, opened))
     if curved not in Depends([direction]):
         return slope, nothing
-    hessian = vectorize_graph(curved, {direction: constant(np.eye(p))})
+    hessian = vectorize_graph(curved, {direction: float_constant(np.eye(p))})
     return tuple(scalars_first(rewritten([slope, -hessian])))
 
 
@@ -222,7 +222,7 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
         return {q.var: elements(vector, q.places) for q in products}
 
     # what the data still say of the coefficients themselves must be about those without a gate
-    left = rebuild(data, effective(constant(np.zeros(p))))
+    left = rebuild(data, effective(float_constant(np.zeros(p))))
     under_gates = Depends([v for v in coefficients.variables if gated[coefficients.places(v)].any()])
     moved = Depends(coefficients.variables)
     if any(t in under_gates for t in left) or not all(
@@ -234,7 +234,7 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
         return None
     prior_linear, prior_precision = linear_and_precision(prior, coefficients.of, p)
     factors = [q.factor.reshape((-1,)).astype(pytensor.config.floatX) for q in products]
-    together = pt.concatenate([*factors, constant(np.ones((~gated).sum()))])
+    together = pt.concatenate([*factors, float_constant(np.ones((~gated).sum()))])
     gates = elements(together, np.argsort(np.append(index, np.flatnonzero(~gated))))
     (gates,) = rewritten([gates])
     return Gates(gated, gates, precision, linear, prior_precision, prior_linear)
@@ -248,7 +248,7 @@ def elements(vector: Variable, index: np.ndarray) -> Variable:
     return vector[flat].reshape(index.shape)
 
 
-def constant(values: np.ndarray) -> Variable:
+def float_constant(values: np.ndarray) -> Variable:
     """A constant of the width of the model's floats."""
     return pt.constant(values.astype(pytensor.config.floatX))
 

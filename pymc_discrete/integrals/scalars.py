@@ -62,11 +62,11 @@ def taken_out(node: Apply, inputs: list[Scaled]) -> Scaled | None:
         return Scaled(scalars[0], node.op(*tensors))
     adds = isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add)
     if (adds or isinstance(node.op, Dot)) and scalars:
-        return Scaled(product(scalars), node.op(*tensors))
+        return Scaled(product_of_tensors(scalars), node.op(*tensors))
     if not isinstance(node.op, Elemwise) or node.outputs[0].type.ndim == 0:
         return None
     if isinstance(node.op.scalar_op, Neg):
-        return Scaled(product([*scalars, number(-1.0)]), tensors[0])
+        return Scaled(product_of_tensors([*scalars, number(-1.0)]), tensors[0])
     if isinstance(node.op.scalar_op, Mul):
         return of_product(inputs)
     if isinstance(node.op.scalar_op, TrueDiv) and is_single(inputs[1].value) and not is_single(tensors[0]):
@@ -82,7 +82,11 @@ def of_product(inputs: list[Scaled]) -> Scaled | None:
     single = [v for v in values if is_single(v)]
     rest = [s for s, v in zip(inputs, values, strict=True) if not is_single(v)]
     factors = [*map(as_scalar, single), *(s.scalar for s in rest if s.scalar is not None)]
-    return Scaled(product(factors), product([s.tensor for s in rest])) if rest and factors else None
+    return (
+        Scaled(product_of_tensors(factors), product_of_tensors([s.tensor for s in rest]))
+        if rest and factors
+        else None
+    )
 
 
 def of_switch(node: Apply, inputs: list[Scaled]) -> Scaled | None:
@@ -111,6 +115,6 @@ def number(value: float) -> Variable:
     return pt.constant(np.array(value))
 
 
-def product(factors: Sequence[Variable]) -> Variable:
+def product_of_tensors(factors: Sequence[Variable]) -> Variable:
     """The product of one or more tensors."""
     return pt.mul(*factors) if len(factors) > 1 else factors[0]

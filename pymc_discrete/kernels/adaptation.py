@@ -8,9 +8,9 @@ import numpy as np
 from pymc_discrete.space.space import Space
 
 TARGET_ACCEPT = 0.574  # Sun, Dai and Schuurmans 2022: optimal for locally balanced proposals
-# A chain is stuck once PATIENCE tuning draws in a row accepted less than the share STILL of their proposals,
-# or ended in the state in which they began.
-STILL, PATIENCE = 0.01, 10
+# A chain is stuck once STUCK_DRAWS tuning draws in a row accepted less than the share STUCK_SHARE of their
+# proposals, or ended in the state in which they began.
+STUCK_SHARE, STUCK_DRAWS = 0.01, 10
 
 
 class Tuned(NamedTuple):
@@ -49,15 +49,15 @@ class Adaptation(NamedTuple):
     @property
     def stuck(self) -> bool:
         """Whether the chain needs another kernel to reach the bulk of the target (see `settle`)."""
-        return self.still >= PATIENCE
+        return self.still >= STUCK_DRAWS
 
 
-def start(value: float) -> Adaptation:
+def initial_adaptation(value: float) -> Adaptation:
     """The adaptation before the first draw, of a parameter that begins at `value`."""
     return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0)
 
 
-def update(
+def updated_adaptation(
     a: Adaptation,
     accept: Any,
     moves: Any,
@@ -88,7 +88,7 @@ def update(
     def mean(old: Any, new: Any) -> Any:
         return old + share * (new - old)
 
-    still = xp.where(((accept < STILL) | (n_changed == 0)) & (late == 0), a.still + 1, 0)
+    still = xp.where(((accept < STUCK_SHARE) | (n_changed == 0)) & (late == 0), a.still + 1, 0)
     return Adaptation(
         log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1, still
     )

@@ -25,9 +25,10 @@ _log = logging.getLogger("pymc.discrete")
 
 # Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
 UNROLLED = 8
-# Of two counts with more than LONG splits, a draw looks at NEAR + 1 consecutive ones that hold the current
-# one, which takes less time; one draw in WHOLE looks at all, so that no split is out of reach.
-LONG, NEAR, WHOLE = 64, 32, 16
+# Two counts whose sum is fixed are drawn together, from the splits of the sum between them. Of more than
+# MANY_SPLITS of these, a draw computes NEAR_SPLITS + 1 consecutive ones, the current one among them, which
+# takes less time; one draw in ALL_SPLITS_EVERY computes all of them, so that no split is out of reach.
+MANY_SPLITS, NEAR_SPLITS, ALL_SPLITS_EVERY = 64, 32, 16
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
     ----------
     target : Target
     without : (d,) bool, sites that have a colour and are not to be drawn
-    drawing : how sites are drawn, a function like `draw`, which is the default
+    drawing : how sites are drawn, a function like `draw_conditional`, which is the default
     """
-    drawing = drawing or draw
+    drawing = drawing or draw_conditional
     visits = []
     for n, start in enumerate(target.space.starts):
         colours = [sites for m, sites in target.interactions.colours if m == n]
@@ -156,7 +157,7 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
     visits += [scan(target, n, sites, drawing) for n, sites in target.interactions.scanned]
     for sets in target.interactions.scanned_sets:
         visits += visits_of_sets(target, sets, scan_sets)
-    if drawing is draw:
+    if drawing is draw_conditional:
         visits += [visit_lines(target, sets, stretch, False) for sets in target.interactions.coloured_lines]
         visits += [visit_lines(target, sets, stretch, True) for sets in target.interactions.scanned_lines]
     return visits or [lambda key, x, backward: x]  # sites that change together may have one value each
@@ -263,7 +264,7 @@ def visits_of_sets(target, sets: Sets, visit: Callable) -> list:
     """The visits that draw sets of sites that change together: `visit` where they change in pairs."""
     if not target.space.variables[sets.n].constraint.in_pairs:
         return line_visits(target, sets, stretch, visit is scan_sets)
-    return [visit(target, *sets)] if pairs_of(target, sets.n) else []
+    return [visit(target, *sets)] if number_of_pairs(target, sets.n) else []
 
 
 def turns_of(target, sets: Sets) -> int:
@@ -271,10 +272,10 @@ def turns_of(target, sets: Sets) -> int:
     constraint = target.space.variables[sets.n].constraint
     if not constraint.in_pairs:
         return draws_in_turn(constraint, sets.sets)
-    return pairs_of(target, sets.n) if sets.inner else 1
+    return number_of_pairs(target, sets.n) if sets.inner else 1
 
 
-def pairs_of(target, n: int) -> int:
+def number_of_pairs(target, n: int) -> int:
     """The number of pairs into which the sites of each set of variable n are matched."""
     return target.space.variables[n].constraint.sites.shape[1] // 2
 
@@ -387,28 +388,28 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
 
     def of_near(key):
         u = uniforms(key, (2, len(pairs)))
-        return drawn(u[0], spaced(u[1], NEAR, 1, now[:, 0]))
+        return drawn(u[0], spaced_values(u[1], NEAR_SPLITS, 1, now[:, 0]))
 
     if not v.finite:
         u = uniforms_for(key, v, len(pairs))
         values = drawn(u[0], stretch(u[1:], v, now[:, 0]))
-    elif v.constraint.swaps or v.K <= LONG:
+    elif v.constraint.swaps or v.K <= MANY_SPLITS:
         values = of_all(key)
     else:
         key_whole, key_draw = jax.random.split(key)
-        values = jax.lax.cond(uniforms(key_whole, ()) * WHOLE < 1, of_all, of_near, key_draw)
+        values = jax.lax.cond(uniforms(key_whole, ()) * ALL_SPLITS_EVERY < 1, of_all, of_near, key_draw)
     return x.at[start + pairs].set(values)
 
 
 def uniforms_for(key, v: Variable, r: int):
-    """The uniforms that `draw` needs for r sites: the first (r,) to choose a value, the others to find the
-    values of a windowed variable.
+    """The uniforms that `draw_conditional` needs for r sites: the first (r,) to choose a value, the others to
+    find the values of a windowed variable.
     """
     more = 0 if v.finite else v.drawn_among if v.nominal else 2
     return uniforms(key, (1 + more, r))
 
 
-def draw(u, v: Variable, rows, now, differences):
+def draw_conditional(u, v: Variable, rows, now, differences):
     """(r,) int, new values of sites of one variable, given all others.
 
     Parameters
@@ -439,7 +440,7 @@ def draw(u, v: Variable, rows, now, differences):
     return jnp.where(k < v.K, picked(v.lower, rows) + k, now).astype(now.dtype)
 
 
-def spaced(u, width: int, stride, now):
+def spaced_values(u, width: int, stride, now):
     """(r, width + 1) int, equally spaced values for every site, one of which is its current value.
 
     Parameters
@@ -479,6 +480,6 @@ def stretch(u, v: Variable, now):
     v : the variable
     now : (r,) int, current values
     """
-    width, strides = (NEAR, np.ones(1, int)) if v.finite else v.stretches
+    width, strides = (NEAR_SPLITS, np.ones(1, int)) if v.finite else v.stretches
     stride = jnp.asarray(strides, now.dtype)[(u[1] * len(strides)).astype(int)]
-    return spaced(u[0], width, stride[:, None], now)
+    return spaced_values(u[0], width, stride[:, None], now)

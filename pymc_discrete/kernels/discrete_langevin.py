@@ -17,10 +17,10 @@ from pymc_discrete.kernels.spread import has_units
 from pymc_discrete.runtime.checks import check_choice, check_switch, is_number, is_word
 from pymc_discrete.space.space import Space
 
-PROPOSALS = ("dlp", "dlmc")
+LANGEVIN_PROPOSALS = ("dlp", "dlmc")
 BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}  # between which "adapt" tunes the step size
-START = 0.5  # the tuned step size before the first draw
-SHORT = 1e-20  # below this time, the probability of a jump equals the time up to rounding
+INITIAL_STEP_SIZE = 0.5  # the tuned step size before the first draw
+SMALL_TIME = 1e-20  # below this time, the probability of a jump equals the time up to rounding
 
 
 class SiteProposals(NamedTuple):
@@ -108,16 +108,16 @@ def jumps(d, time, balancing: str) -> SiteProposals:
     # whether any value besides the likeliest is possible
     movable = others.max(axis=1) > -jnp.inf
     # log odds of all other values against the likeliest
-    log_odds = jnp.where(movable, log_sum(others), 0.0)
+    log_odds = jnp.where(movable, row_logsumexp(others), 0.0)
     odds = once(jnp.exp(log_odds))
     log_rest = once(jnp.log(1 + odds))
     log_rate = jnp.where(
-        movable, log_sum(log_weights(others, False, balancing)) - log_odds + log_rest, -jnp.inf
+        movable, row_logsumexp(log_weights(others, False, balancing)) - log_odds + log_rest, -jnp.inf
     )
     log_time = log_rate + jnp.log(time)
     time = once(jnp.exp(log_time))
     jump = once(-jnp.expm1(-time))
-    log_jump = once(jnp.where(time < SHORT, log_time, jnp.log(jump)))
+    log_jump = once(jnp.where(time < SMALL_TIME, log_time, jnp.log(jump)))
     move = (d - likeliest[:, None]) + (log_jump - log_rest)[:, None]
     if d.shape[1] == 1:
         up = d[:, 0] > 0
@@ -134,7 +134,7 @@ def jumps(d, time, balancing: str) -> SiteProposals:
     return SiteProposals(move, log_stay, weights, jnp.ones_like(log_stay))
 
 
-def log_sum(a):
+def row_logsumexp(a):
     """(d,) log of the summed exponentials of each row of a (d, k); callers mask rows that are all -inf."""
     if a.shape[1] == 1:
         return a[:, 0]
@@ -220,7 +220,7 @@ class DiscreteLangevin(Method):
 
     def __post_init__(self) -> None:
         check_choice("balancing", self.balancing, BALANCING)
-        check_choice("proposal", self.proposal, PROPOSALS)
+        check_choice("proposal", self.proposal, LANGEVIN_PROPOSALS)
         check_switch("adjusted", self.adjusted)
         if not self._adapts and not (is_number(self.step_size) and self.step_size > 0):
             raise ValueError(f"step_size must be 'adapt' or a positive number, got {self.step_size!r}.")
@@ -242,7 +242,7 @@ class DiscreteLangevin(Method):
         proposal, balancing = self.proposal, self.balancing
 
         def site_proposals(x, differences, space: Space, params) -> SiteProposals:
-            d, values, current = moves_of(x, differences, space)
+            d, values, current = langevin_moves(x, differences, space)
             logg = log_weights(d, current, balancing)
             if proposal == "dlp":
                 # Zhang et al. 2022; Hauschulz 2024, Eq. 2.25
@@ -279,7 +279,7 @@ class DiscreteLangevin(Method):
             return Proposed(proposed, log_forward, from_y.log_prob(back), (chosen > 0).sum())
 
         tuned = Tuned("step_size", lambda space: BOUNDS[proposal]) if self._adapts else None
-        params = {"step_size": START if self._adapts else float(self.step_size), "scale": 1.0}
+        params = {"step_size": INITIAL_STEP_SIZE if self._adapts else float(self.step_size), "scale": 1.0}
         kernel = metropolis(propose, empty_cache, tuned, self.adjusted)
         return kernel._replace(scaled=has_units) if proposal == "dlp" else kernel, params
 
@@ -292,7 +292,7 @@ def flips_only(space: Space) -> bool:
     return space.K == 2 and not space.windowed.any()
 
 
-def moves_of(x, differences, space: Space):
+def langevin_moves(x, differences, space: Space):
     """The moves of all sites: k = 1, the other value, where every site has two values, and else k = K.
 
     Returns

@@ -10,7 +10,7 @@ from pymc_discrete.kernels.kernel import Kernel, State
 from pymc_discrete.kernels.local_moves import log_density_after
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from pymc_discrete.kernels.pair_moves import moves_of, refuse_estimates
+from pymc_discrete.kernels.pair_moves import moves_of_space, refuse_estimates
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, uniforms
 from pymc_discrete.runtime.checks import check_choice
@@ -79,7 +79,7 @@ class GibbsWithGradients(Method):
             return jnp.where(active, logw - state.carry.log_scale, 0.0).sum()
 
         def propose(key, target, state: State, params) -> Proposed:
-            moves = moves_of(target.space)
+            moves = moves_of_space(target.space)
             L = lengths.most(target.space)
             u = uniforms(key, (L + 2,)) if L > 1 else uniforms(key, (1,))
             drawn = draw_categorical(u[:L], state.carry.weights.reshape(-1))
@@ -101,10 +101,10 @@ class GibbsWithGradients(Method):
             return Proposed(proposed, log_forward, log_probs(proposed, back, active), active.sum())
 
         def at(x, target):
-            return moves_of(target.space).at(x, target)
+            return moves_of_space(target.space).at(x, target)
 
         def carry(x, differences, space: Space):
-            return moves_of(space).weights(x, differences, balancing)
+            return moves_of_space(space).weights(x, differences, balancing)
 
         return metropolis(propose, carry, lengths.tuned, at=at), {"n_flips": lengths.start}
 

@@ -15,7 +15,8 @@ from pymc_discrete.space.space import UNBOUNDED
 
 # (key) -> sites (T, R, m), steps (T, R, m): directions to draw along in turn, for each of R sets
 Directions = Callable[[Any], tuple[Any, Any]]
-MOST = 32  # values along a line of sites that may also change alone, up to which a draw looks at all
+# A draw along a line of sites that may also change alone looks at all values, if they are at most so many.
+LONGEST_WHOLE_LINE = 32
 COMBINED = 2.0  # mean number of basis vectors that a combination is made of, where there are many
 
 
@@ -49,7 +50,7 @@ def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Ca
     if len(several):
         lattices = constraint.lattices(several)
         width = 1 + int((constraint.upper - constraint.lower)[lattices.sites].max())
-        visits.append(visit(target, sets.n, combined(lattices), width, stretch, in_turn))
+        visits.append(visit(target, sets.n, random_combinations(lattices), width, stretch, in_turn))
     return visits
 
 
@@ -84,7 +85,7 @@ def in_random_order(lines: Lines, turns: int) -> Directions:
     return directions
 
 
-def combined(lattices: Lines) -> Directions:
+def random_combinations(lattices: Lines) -> Directions:
     """One direction for each set, a random integer combination of its basis.
 
     Each coefficient is 0 or, with a probability that does not depend on the others, of either sign and of
@@ -152,7 +153,7 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Calla
     """
     start, v = target.space.blocks[n]
     now, moving = x[start + sites], steps != 0
-    whole = v.finite and (v.constraint is not None or width <= MOST)
+    whole = v.finite and (v.constraint is not None or width <= LONGEST_WHOLE_LINE)
     u = uniforms(key, (1 if whole else 3, sites.shape[0]))
     if whole:
         # the smallest t that keeps all sites within their bounds

@@ -19,7 +19,7 @@ def per_site(array: np.ndarray, site):
     return flat[0] if (flat == flat[0]).all() else jnp.asarray(array)[site]
 
 
-def wrapped(space: Space, site, value):
+def wrapped_value(space: Space, site, value):
     """`value`, wrapped around cyclically into a finite site's support; unchanged for windowed sites."""
     lower, count = per_site(space.lower, site), per_site(space.upper - space.lower + 1, site)
     cyclic = lower + jnp.remainder(value - lower, count)
@@ -28,7 +28,7 @@ def wrapped(space: Space, site, value):
     return jnp.where(per_site(space.windowed, site), value, cyclic) if space.windowed.any() else cyclic
 
 
-def step_of(space: Space, now, site, column):
+def step_to(space: Space, now, site, column):
     """(L,) int, the step that takes `site` from value `now` to its neighbour `column`.
 
     The cyclic shift on a finite site, the offset on a windowed one: steps commute and invert by negation.
@@ -177,13 +177,13 @@ class SingleSites:
     def made(self, x, moves, active):
         """(d,) int, x after those of `moves` (L,) that are `active` (L,), and (L,) int, the moves back."""
         site, column = moves // self.space.K, moves % self.space.K
-        step = step_of(self.space, x[site], site, column)
+        step = step_to(self.space, x[site], site, column)
         if moves.shape[0] == 1:
-            y = x.at[site[0]].set(wrapped(self.space, site[0], x[site[0]] + step[0]))
+            y = x.at[site[0]].set(wrapped_value(self.space, site[0], x[site[0]] + step[0]))
         else:
             change = jnp.zeros_like(x).at[site].add(jnp.where(active, step, 0))
-            y = wrapped(self.space, np.arange(self.space.d), x + change)
-        back = column_back(self.space, site, column, wrapped(self.space, site, y[site] - step))
+            y = wrapped_value(self.space, np.arange(self.space.d), x + change)
+        back = column_back(self.space, site, column, wrapped_value(self.space, site, y[site] - step))
         return y, site * self.space.K + back
 
     def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:

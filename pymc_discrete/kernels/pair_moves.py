@@ -23,10 +23,10 @@ from pymc_discrete.space.space import SMALLEST, Space, Variable
 
 # A state that is impossible when one site of a set changes alone may be possible when another one changes
 # with it. In the table of `PairMoves.table` such a change counts as so many nats, and not as infinitely many.
-PENALTY = 5.0
+IMPOSSIBLE_PENALTY = 5.0
 
 
-class Group(ABC):
+class MoveGroup(ABC):
     """The moves of one variable: each of R pairs of sites, or R single sites, in each of C ways.
 
     Parameters
@@ -87,7 +87,7 @@ class Group(ABC):
         """
 
 
-class FreeSites(Group):
+class FreeSites(MoveGroup):
     """Single sites: cyclic shifts by 1, ..., K - 1 on finite supports, else the offsets of the window."""
 
     def __init__(self, n: int, start: int, v: Variable):
@@ -131,7 +131,7 @@ class FreeSites(Group):
         return jnp.where(shift < counts, then - jnp.take_along_axis(table, index, axis=1), -jnp.inf)
 
 
-class PairsOfSites(Group):
+class PairsOfSites(MoveGroup):
     """All pairs of sites of each set, which move together."""
 
     def __init__(self, n: int, start: int, v: Variable):
@@ -227,7 +227,7 @@ def units_of(v: Variable) -> np.ndarray:
 
 
 class PairMoves:
-    """All moves of a space in which some sites change only together, numbered as `Group` after `Group`.
+    """All moves of a space in which some sites change only together, numbered group by group.
 
     In a group, move r C + c changes the sites of row r in way c. It has the methods of `SingleSites`, and
     those of the estimates of PAFS.
@@ -384,7 +384,7 @@ class PairMoves:
         d = jnp.minimum(target.differences_alone(x), LARGEST_DIFFERENCE)
         _, inside = self.space.neighbours(x, alone=True)
         together = self.space.constrained[:, None] & inside & jnp.isneginf(d)
-        return jnp.where(together, -PENALTY, d)
+        return jnp.where(together, -IMPOSSIBLE_PENALTY, d)
 
     def estimates(self, table, x, z, rows: list | None = None):
         """(size,) or (m,) float, nats, estimates of the moves of some rows of each group (None: all) from z.
@@ -402,7 +402,7 @@ class PairMoves:
         return self._joined(of_groups)
 
 
-def moves_of(space: Space) -> Any:
+def moves_of_space(space: Space) -> Any:
     """The moves of a space: those of single sites, unless some change only together.
 
     Raises

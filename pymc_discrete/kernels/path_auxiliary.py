@@ -10,10 +10,10 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import BALANCING, LARGEST_DIFFERENCE, log_weights
 from pymc_discrete.kernels.kernel import Kernel, State
-from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_of, wrapped
+from pymc_discrete.kernels.local_moves import arrive, column_back, per_site, step_to, wrapped_value
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from pymc_discrete.kernels.pair_moves import PairMoves, moves_of, refuse_estimates
+from pymc_discrete.kernels.pair_moves import PairMoves, moves_of_space, refuse_estimates
 from pymc_discrete.kernels.path_length import PathLength
 from pymc_discrete.kernels.random import draw_categorical, pick, running_sum, uniforms, winners
 from pymc_discrete.kernels.weight_tree import Sites, put
@@ -21,7 +21,7 @@ from pymc_discrete.runtime.checks import check_choice, check_switch
 from pymc_discrete.space.space import Space
 
 # the largest mean path length that "adapt" may choose for PAFS with backtracking
-LARGEST = 1_000
+LARGEST_MEAN_LENGTH = 1_000
 # The largest mean path length that "adapt" may choose for PAS (recompute=True). Each move of a path computes
 # all differences again, and nearly every path is accepted, however long it is. Tuned to an acceptance rate
 # alone, paths would become so long that a draw takes too much time.
@@ -31,7 +31,7 @@ LARGEST_RECOMPUTED = 20
 LARGEST_AT_ONCE = 100
 
 
-class Path(NamedTuple):
+class MovePath(NamedTuple):
     """Moves of single sites, one after another.
 
     Attributes
@@ -93,7 +93,8 @@ class PathAuxiliary(Method):
     @property
     def lengths(self) -> PathLength:
         """The length of a path."""
-        largest = LARGEST_RECOMPUTED if self.recompute else LARGEST if self.backtrack else LARGEST_AT_ONCE
+        largest = LARGEST_MEAN_LENGTH if self.backtrack else LARGEST_AT_ONCE
+        largest = LARGEST_RECOMPUTED if self.recompute else largest
         return PathLength("path_length", self.path_length, largest)
 
     def check(self, target: Any) -> None:
@@ -122,7 +123,7 @@ class PathAuxiliary(Method):
 
         def propose(key, target, state: State, params) -> Proposed:
             most = lengths.most(target.space)
-            most = most if backtrack else max(min(most, moves_of(target.space).longest), 1)
+            most = most if backtrack else max(min(most, moves_of_space(target.space).longest), 1)
             key_path, key_more = jax.random.split(key)
             u = uniforms(key_path, (most + 2,))
             L = jnp.minimum(lengths.draw(u[most], u[most + 1], params["path_length"]), most)
@@ -131,12 +132,12 @@ class PathAuxiliary(Method):
             return Proposed(end, jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf), back, L)
 
         def at(x, target):
-            moves = moves_of(target.space)
+            moves = moves_of_space(target.space)
             return moves.by_table(x, target) if by_table(target.space) else moves.at(x, target)
 
         def carry(x, differences, space: Space):
             of_moves = differences[1] if by_table(space) else differences
-            return moves_of(space).weights(x, of_moves, balancing)
+            return moves_of_space(space).weights(x, of_moves, balancing)
 
         kernel = metropolis(propose, carry, lengths.tuned, at=at)
         return kernel, {"path_length": lengths.start}
@@ -158,7 +159,7 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
     L : () int, number of moves
     start : State at x
     """
-    moves, most, one = moves_of(target.space), u.shape[0], np.ones(1, bool)
+    moves, most, one = moves_of_space(target.space), u.shape[0], np.ones(1, bool)
 
     def made(state: State, move):
         """The state after a move, and the move back."""
@@ -250,7 +251,7 @@ def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
     return end, forward, back
 
 
-def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: Path | None):
+def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: MovePath | None):
     """(y, log probability, path) of L moves whose weights come from the differences at `state` (Eq. 5).
 
     After a move, the differences of a finite site are taken relative to its new value, d[i, k] - d[i, new]. A
@@ -290,7 +291,7 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
         log_prob += logw[column] - jnp.log(sites.stems.sum())
         if path is not None:
             path = record(path, t, site, column, before)
-        after = wrapped(space, site, before + step_of(space, before, site, column))
+        after = wrapped_value(space, site, before + step_to(space, before, site, column))
         sites = sites.put(site, jnp.exp(log_weights_at(site, after)).sum())
         return put(x, site, after), sites, log_prob, path
 
@@ -299,13 +300,13 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
     return y, log_prob, path
 
 
-def empty_path(most: int, L) -> Path:
+def empty_path(most: int, L) -> MovePath:
     """A path of at most `most` moves, of which the first L will be recorded."""
     none = jnp.zeros(most, int)
-    return Path(none, none, none, jnp.arange(most) < L)
+    return MovePath(none, none, none, jnp.arange(most) < L)
 
 
-def record(path: Path, t, site, column, before) -> Path:
+def record(path: MovePath, t, site, column, before) -> MovePath:
     """The path with its move t filled in."""
     return path._replace(
         site=put(path.site, t, site),
@@ -343,7 +344,7 @@ def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, b
     site = winners(key, start.carry.weights.sum(axis=1), most)
     column = jax.vmap(pick)(u, start.carry.weights[site])
     before = start.x[site]
-    after = wrapped(space, site, before + step_of(space, before, site, column))
+    after = wrapped_value(space, site, before + step_to(space, before, site, column))
     y = start.x.at[jnp.where(active, site, space.d)].set(after, mode="drop")
     end = arrive(target, start, y, jnp.where(active, site, space.d), balancing)
     forward = log_prob(start, site, column, active)

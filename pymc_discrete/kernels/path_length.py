@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from pymc_discrete.kernels.adaptation import Tuned
-from pymc_discrete.runtime.checks import is_count, is_number, is_word
+from pymc_discrete.runtime.checks import is_integer_from, is_number, is_word
 from pymc_discrete.space.space import Space
 
 LARGEST_MEAN = 10_000  # a compiled proposal has room for twice as many moves
 # Lower bound of a tuned mean. Single moves may never be accepted, as under a parity constraint; with this
 # bound longer paths are still tried.
 SMALLEST_TUNED = 1.5
-START = 3.0  # the tuned mean before the first draw
+INITIAL_MEAN = 3.0  # the tuned mean before the first draw
 
 
 class PathLength:
@@ -41,7 +41,7 @@ class PathLength:
         self.adapt = is_word(option, "adapt")
         self.largest_tuned = largest_tuned
         if isinstance(option, tuple | list):
-            self.range = check_range(name, option)
+            self.range = range_of_lengths(name, option)
             self.mean = sum(self.range) / 2
         elif not self.adapt:
             self.mean = check_mean(name, option)
@@ -50,7 +50,7 @@ class PathLength:
     @property
     def start(self) -> float:
         """The mean before the first draw."""
-        return START if self.adapt else self.mean
+        return INITIAL_MEAN if self.adapt else self.mean
 
     def _largest_mean(self, space: Space) -> float:
         return float(np.clip(space.d / 2, 1, self.largest_tuned)) if self.adapt else self.mean
@@ -84,9 +84,9 @@ def check_mean(name: str, mean: Any) -> float:
     return float(mean)
 
 
-def check_range(name: str, option: Any) -> tuple[int, int]:
+def range_of_lengths(name: str, option: Any) -> tuple[int, int]:
     """`option` as a range (lower, upper) of path lengths; a ValueError unless it is one."""
-    counts = len(option) == 2 and all(is_count(end, 1) for end in option)
+    counts = len(option) == 2 and all(is_integer_from(end, 1) for end in option)
     if not (counts and option[0] <= option[1] <= 2 * LARGEST_MEAN):
         raise ValueError(
             f"{name} must be a range (lower, upper) of integers with 1 <= lower <= upper, got {option!r}."

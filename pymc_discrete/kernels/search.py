@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.kernels.block_gibbs import draw, visits_of
+from pymc_discrete.kernels.block_gibbs import draw_conditional, visits_of
 from pymc_discrete.kernels.random import choose
 from pymc_discrete.space.space import Space, Variable
 
@@ -15,7 +15,7 @@ SEARCHING = 300  # most sweeps until a possible state is found
 RETURNING = 40  # sweeps from there to the bulk of the target: each halves the distance, or better
 # The penalties of an impossible element, in nats. Mostly the number of impossible elements never increases;
 # in one sweep of `PERIOD` it may, since some states become possible only by a detour.
-HIGH, LOW, PERIOD = 30.0, 1.5, 4
+HIGH_PENALTY, LOW_PENALTY, PERIOD = 30.0, 1.5, 4
 PROHIBITIVE = 1e9  # the penalty on the way back, far above all differences of finite elements
 
 
@@ -40,13 +40,13 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
 
     def sweep(carried):
         x, tried, left, found = carried
-        searching = jnp.where((tried + 1) % PERIOD == 0, LOW, HIGH)
+        searching = jnp.where((tried + 1) % PERIOD == 0, LOW_PENALTY, HIGH_PENALTY)
         target = target_of(jnp.where(found, 1.0, 0.0), jnp.where(found, PROHIBITIVE, searching))
         key_sweep = jax.random.fold_in(key, tried + RETURNING - left)
         for n, visit in enumerate(visits_of(target, drawing=among_neighbours)):
             x = visit(jax.random.fold_in(key_sweep, n), x, False)
         # where the share is 0, the log density is minus the penalty times the number of impossible elements
-        possible = found | (target.logdensity(x) > -LOW / 2)
+        possible = found | (target.logdensity(x) > -LOW_PENALTY / 2)
         return x, tried + ~found, left - found, possible
 
     counting = target_of(jnp.zeros(()), jnp.ones(()))
@@ -68,13 +68,13 @@ def at_levels(space: Space, x):
 
 
 def among_neighbours(u, v: Variable, rows, now, differences):
-    """(r,) int, new values of sites of one variable: arguments as of `draw` for Gibbs sampling.
+    """(r,) int, new values of sites of one variable: arguments as of `draw_conditional` for Gibbs sampling.
 
     A site with a window is drawn from its neighbours at all distances and its current value. A neighbour at
     distance s has 1 / (1 + s) of the weight, so that sites go no farther than they must.
     """
     if v.finite:
-        return draw(u, v, rows, now, differences)
+        return draw_conditional(u, v, rows, now, differences)
     offsets = np.concatenate([[0], np.asarray(v.offsets)])
     values = now[:, None] + jnp.asarray(offsets, now.dtype)
     d = differences(values) - np.log1p(np.abs(offsets))

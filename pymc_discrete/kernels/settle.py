@@ -4,11 +4,11 @@ from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import loop
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
 
-LONGEST = 1_000  # most transitions of one call
+MOST_STEPS = 1_000  # most transitions of one call
 
 
 def settle(key, x, target):
-    """(d,) int, x after d single-site proposals (at most `LONGEST`), for use while tuning only.
+    """(d,) int, x after d single-site proposals (at most `MOST_STEPS`), for use while tuning only.
 
     Hundreds of nats from the bulk of the target, the weights sqrt(t) of neighbouring states differ by so many
     orders of magnitude that every proposal is rejected. The weights t / (1 + t) are bounded, so the
@@ -28,4 +28,4 @@ def settle(key, x, target):
     kernel, params = (
         path_auxiliary(1, balancing="barker") if together else gibbs_with_gradients(balancing="barker")
     )
-    return loop(kernel, key, kernel.init(x, target), target, params, min(target.space.d, LONGEST))[0].x
+    return loop(kernel, key, kernel.init(x, target), target, params, min(target.space.d, MOST_STEPS))[0].x

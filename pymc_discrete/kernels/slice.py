@@ -21,7 +21,7 @@ FRAMES = range(2, 501)
 EXPANSIONS, SHRINKAGES = 100, 200
 # An update counts as staying in place if it changes no coordinate by more than this many machine epsilons,
 # relative to the coordinate.
-ROUNDINGS = 16.0
+STAYING_EPSILONS = 16.0
 # ratio of a width to the mean distance moved in an update: two points drawn uniformly from an interval are on
 # average a third of its length apart
 SPREADS = 3.0
@@ -73,7 +73,7 @@ class SliceInfo(NamedTuple):
     stayed: Any
 
 
-def start(d: int) -> Widths:
+def initial_widths(d: int) -> Widths:
     """The widths before the first draw, as NumPy arrays."""
     n = d if d in FRAMES else 0
     return Widths(np.ones(d), np.eye(n) / SPREADS, *empty_window(d, np))
@@ -95,7 +95,9 @@ def renewal_due(t, tune):
     return ((n & t) == 0) & (2 * n <= tune) | (n == tune)
 
 
-def draw(key, x, logdensity: Callable, widths: Widths, learn, due, sweeps) -> tuple[Any, Widths, SliceInfo]:
+def slice_draw(
+    key, x, logdensity: Callable, widths: Widths, learn, due, sweeps
+) -> tuple[Any, Widths, SliceInfo]:
     """`sweeps` passes over as many directions as x has coordinates.
 
     Parameters
@@ -175,7 +177,7 @@ def sweep(key, x, logdensity: Callable, widths: Widths):
 
         new, info = update(jax.random.fold_in(key_updates, n), state, logdensity, proposal, 1.0)
         distance = jnp.abs(new.position - state.position)
-        stayed = jnp.all(distance <= ROUNDINGS * jnp.finfo(x.dtype).eps * jnp.abs(state.position))
+        stayed = jnp.all(distance <= STAYING_EPSILONS * jnp.finfo(x.dtype).eps * jnp.abs(state.position))
         of_update = (info.num_expansions, info.num_shrink, stayed)
         total = jax.tree.map(jnp.add, total, SliceInfo(*(jnp.asarray(a, float) for a in of_update)))
         return new, distances.at[axis].set(distance[axis]), total

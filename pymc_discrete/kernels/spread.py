@@ -6,8 +6,8 @@ import numpy as np
 
 from pymc_discrete.space.space import Space
 
-SMALLEST = 0.5  # lower bound of a unit
-FEWEST = 20  # smallest number of draws from which a standard deviation is estimated
+SMALLEST_UNIT = 0.5  # lower bound of a unit
+FEWEST_FOR_UNITS = 20  # smallest number of draws from which a standard deviation is estimated
 
 
 def has_units(space: Space) -> bool:
@@ -20,7 +20,7 @@ def many_values(space: Space) -> np.ndarray:
     return space.windowed | (space.upper - space.lower > 1)
 
 
-def guess(space: Space, x: np.ndarray) -> np.ndarray:
+def initial_units(space: Space, x: np.ndarray) -> np.ndarray:
     """(d,) float, units before the first draw.
 
     On a finite support, the standard deviation of the uniform distribution. On a windowed site, that of a
@@ -32,7 +32,7 @@ def guess(space: Space, x: np.ndarray) -> np.ndarray:
 
 def units(space: Space, sd: Any, xp: Any = np) -> Any:
     """(d,) float, units from standard deviations `sd` (d,); 1 on sites with two values."""
-    return xp.where(many_values(space), xp.maximum(sd, SMALLEST), 1.0)
+    return xp.where(many_values(space), xp.maximum(sd, SMALLEST_UNIT), 1.0)
 
 
 def no_sums(space: Space) -> np.ndarray:
@@ -40,7 +40,7 @@ def no_sums(space: Space) -> np.ndarray:
     return np.zeros((3, space.d))
 
 
-def update(
+def updated_units(
     sums: Any, scale: Any, x: Any, seen: Any, tune: float, space: Space, xp: Any = np
 ) -> tuple[Any, Any]:
     """(sums, units) after a tuning draw; the units are renewed after a quarter and after half of tuning.
@@ -57,5 +57,5 @@ def update(
     count, total, squares = sums
     count = xp.maximum(count, 1.0)
     sd = xp.sqrt(xp.maximum(squares / count - (total / count) ** 2, 0.0))
-    due = ((seen == tune // 4) | (seen == tune // 2)) & (seen >= FEWEST)
+    due = ((seen == tune // 4) | (seen == tune // 2)) & (seen >= FEWEST_FOR_UNITS)
     return xp.where(due, 0.0, sums), xp.where(due, units(space, sd, xp), scale)

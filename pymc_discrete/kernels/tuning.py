@@ -60,7 +60,7 @@ class Tuner(NamedTuple):
         """
         params, scaled = dict(params), False
         if x is not None and kernel.scaled(space):
-            params["scale"], scaled = spread.guess(space, x), True
+            params["scale"], scaled = spread.initial_units(space, x), True
         if kernel.tuned is None:
             return cls(params, None, (1.0, 1.0), scaled, space)
         name, bounds = kernel.tuned.name, kernel.tuned.bounds(space)
@@ -69,7 +69,7 @@ class Tuner(NamedTuple):
 
     def start(self) -> Learned:
         """What is known before the first draw, as NumPy arrays."""
-        initial = adaptation.start(1.0 if self.name is None else self.params[self.name])
+        initial = adaptation.initial_adaptation(1.0 if self.name is None else self.params[self.name])
         initial = jax.tree.map(lambda a: np.asarray(a, float), initial)
         if not self.scaled:
             return Learned(initial, (), ())
@@ -103,11 +103,13 @@ class Tuner(NamedTuple):
         n_changed : number of sites whose value differs between the beginning and the end of the draw
         tune : number of tuning draws in all; infinite where tuning never ends
         """
-        latest = adaptation.update(learned.adaptation, accept, n_moves, n_changed, self.bounds, tune, xp)
+        latest = adaptation.updated_adaptation(
+            learned.adaptation, accept, n_moves, n_changed, self.bounds, tune, xp
+        )
         latest = jax.tree.map(lambda a: xp.asarray(a, float), latest)
         if not self.scaled:
             return learned._replace(adaptation=latest)
-        sums, scale = spread.update(learned.sums, learned.scale, x, latest.seen, tune, self.space, xp)
+        sums, scale = spread.updated_units(learned.sums, learned.scale, x, latest.seen, tune, self.space, xp)
         return Learned(latest, sums, scale)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pymc_discrete.engine.storage import CheckpointError, where_unlike
 
 
-class Checkpoint:
+class FitCheckpoint:
     """A file with the state of a fit, which is replaced as a whole, so that a killed process leaves a whole
     one.
 

@@ -22,7 +22,7 @@ class Batch(NamedTuple):
     weights: Any
 
 
-class Data(NamedTuple):
+class Observations(NamedTuple):
     """The observations, and how they are drawn in an iteration.
 
     Attributes

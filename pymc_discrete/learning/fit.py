@@ -13,8 +13,8 @@ import numpy as np
 import optax
 
 from pymc_discrete.kernels.random import key_of
-from pymc_discrete.learning.checkpoint import Checkpoint
-from pymc_discrete.learning.data import Batch, Data, checked_data, probabilities
+from pymc_discrete.learning.checkpoint import FitCheckpoint
+from pymc_discrete.learning.data import Batch, Observations, checked_data, probabilities
 from pymc_discrete.learning.models import GraphModel, Learnable
 from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
@@ -38,9 +38,9 @@ KINDS = {
         "your own, with begin and loss"
     ),
 }
-AT_ONCE = 1000  # largest number of iterations between two looks at the clock
-SHORT = 1.0  # seconds; the number of iterations at once grows until they take as long
-APART = 10.0  # least seconds between two checkpoints
+MOST_ITERATIONS_AT_ONCE = 1000  # largest number of iterations between two looks at the clock
+SECONDS_AT_ONCE = 1.0  # seconds; the number of iterations at once grows until they take as long
+CHECKPOINT_SECONDS = 10.0  # least seconds between two checkpoints
 
 
 class Fit(NamedTuple):
@@ -65,7 +65,7 @@ class Fit(NamedTuple):
     kept: Any
 
 
-class State(NamedTuple):
+class FitState(NamedTuple):
     """What an iteration changes.
 
     Attributes
@@ -95,7 +95,7 @@ class Record(NamedTuple):
     """
 
     done: Any
-    state: State
+    state: FitState
     mismatch: np.ndarray
     scores: np.ndarray
     best: Any
@@ -209,7 +209,9 @@ def fit(
     check_kind("optimizer", optimizer, optax.GradientTransformation)
     objective = objective_of(objective, sampler, chains, energy_l2)
     values = checked_data(model.space, data)
-    observations = Data(model.space, values, probabilities(weights, len(next(iter(values.values())))), batch)
+    observations = Observations(
+        model.space, values, probabilities(weights, len(next(iter(values.values())))), batch
+    )
     check_hidden(model, observations, objective)
     key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
     params = start_of(model, key_start, params)
@@ -224,7 +226,7 @@ def fit(
     averaged = () if ema is None else jax.tree.map(jnp.zeros_like, params)
     record = Record(
         np.asarray(0),
-        State(params, optimizer.init(params), objective.begin(key_kept, model, params), averaged),
+        FitState(params, optimizer.init(params), objective.begin(key_kept, model, params), averaged),
         np.full(iterations, np.nan),
         np.full((iterations // every if evaluate else 0, 2), np.nan),
         params if evaluate else (),
@@ -232,8 +234,8 @@ def fit(
     store = None
     if checkpoint is not None:
         options = {"iterations": iterations, "chains": chains, "batch": batch, "seed": seed, "ema": ema}
-        options |= penalties | described(model, objective, observations)
-        store = Checkpoint(checkpoint, options | {"program": fingerprint(descent, record.state)})
+        options |= penalties | description_of_fit(model, objective, observations)
+        store = FitCheckpoint(checkpoint, options | {"program": checksum_of_fit(descent, record.state)})
     with holding(store.file.with_name(f"{store.file.name}.in-use"), store.file) if store else nullcontext():
         record = (store.read(record) if store else None) or record
         record = completed(record, descent, evaluate, every, store, progressbar)
@@ -254,14 +256,14 @@ class Descent(NamedTuple):
     """
 
     model: Learnable
-    observations: Data
+    observations: Observations
     objective: Objective
     optimizer: optax.GradientTransformation
     penalties: dict[str, float]
     ema: float | None
     key: Any
 
-    def batch(self, key: Any, state: State) -> Batch:
+    def batch(self, key: Any, state: FitState) -> Batch:
         """The observations of an iteration, with hidden sites drawn given the visible ones."""
         key_batch, key_hidden = jax.random.split(key)
         visible, weights = self.observations.draw(key_batch)
@@ -273,7 +275,7 @@ class Descent(NamedTuple):
         draw = jax.vmap(lambda k, values: sampler.conditional(k, graph.clamp(values), state.kept))
         return Batch(draw(jax.random.split(key_hidden, len(weights)), visible), weights)
 
-    def iteration(self, t: Any, state: State) -> tuple[State, Any]:
+    def iteration(self, t: Any, state: FitState) -> tuple[FitState, Any]:
         """The state after iteration t, and the norm of the gradient of the objective."""
         key_data, key_model = jax.random.split(jax.random.fold_in(self.key, t))
         params, batch = state.params, self.batch(key_data, state)
@@ -288,17 +290,17 @@ class Descent(NamedTuple):
         averaged = state.averaged
         if self.ema is not None:
             averaged = jax.tree.map(lambda a, p: self.ema * a + (1 - self.ema) * p, averaged, params)
-        return State(params, optimizer, kept, averaged), jnp.sqrt(
+        return FitState(params, optimizer, kept, averaged), jnp.sqrt(
             sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient))
         )
 
-    def learned(self, state: State, t: int) -> Any:
+    def learned(self, state: FitState, t: int) -> Any:
         """The parameters after t iterations, averaged over them; those at the start have no weight."""
         if self.ema is None:
             return state.params
         return jax.tree.map(lambda a: jnp.asarray(a) / (1 - self.ema**t), state.averaged)
 
-    def run(self, state: State, first: Any, count: Any) -> tuple[State, Any]:
+    def run(self, state: FitState, first: Any, count: Any) -> tuple[FitState, Any]:
         """The state after `count` iterations from number `first`, and (AT_ONCE,) their norms."""
 
         def body(t: Any, carried: Any) -> Any:
@@ -306,7 +308,7 @@ class Descent(NamedTuple):
             state, norm = self.iteration(t, state)
             return state, norms.at[t - first].set(norm)
 
-        return jax.lax.fori_loop(first, first + count, body, (state, jnp.zeros(AT_ONCE)))
+        return jax.lax.fori_loop(first, first + count, body, (state, jnp.zeros(MOST_ITERATIONS_AT_ONCE)))
 
 
 def completed(
@@ -314,7 +316,7 @@ def completed(
     descent: Descent,
     evaluate: Callable[[Any], float] | None,
     every: int,
-    store: Checkpoint | None,
+    store: FitCheckpoint | None,
     progressbar: bool,
 ) -> Record:
     """The record after all iterations, evaluated and stored on the way."""
@@ -332,24 +334,24 @@ def completed(
             state, norms = jax.block_until_ready(run(record.state, first, now))
             seconds = time.perf_counter() - clock
             record.mismatch[first : first + now] = np.asarray(norms)[:now]
-            check_finite(record.mismatch, first, now)
+            check_finite_gradients(record.mismatch, first, now)
             record = record._replace(done=np.asarray(first + now), state=state)
             if evaluate and record.done % every == 0:
                 params = descent.learned(record.state, int(record.done))
-                record = evaluated(record, params, evaluate, int(record.done) // every - 1)
+                record = with_evaluation(record, params, evaluate, int(record.done) // every - 1)
                 score = f", score {record.scores[int(record.done) // every - 1, 1]:.4g}"
             text = f"{now / max(seconds, 1e-9):,.3g} iterations/s, mismatch {record.mismatch[first]:.3g}"
             bar.show(now, text + score)
             ended = record.done == total
-            if store is not None and (ended or time.perf_counter() - written >= APART):
+            if store is not None and (ended or time.perf_counter() - written >= CHECKPOINT_SECONDS):
                 store.write(record)
                 written = time.perf_counter()
-            if seconds < SHORT:
-                count = min(2 * count, AT_ONCE)
+            if seconds < SECONDS_AT_ONCE:
+                count = min(2 * count, MOST_ITERATIONS_AT_ONCE)
     return record
 
 
-def evaluated(record: Record, params: Any, evaluate: Callable[[Any], float], n: int) -> Record:
+def with_evaluation(record: Record, params: Any, evaluate: Callable[[Any], float], n: int) -> Record:
     """The record with one more evaluation of parameters, its number n."""
     score = float(evaluate(params))
     if np.isnan(score):
@@ -403,7 +405,7 @@ def objective_of(given: Any, sampler: Any, chains: int, energy_l2: float) -> Obj
     return objective
 
 
-def check_hidden(model: Learnable, observations: Data, objective: Objective) -> None:
+def check_hidden(model: Learnable, observations: Observations, objective: Objective) -> None:
     """Raise a ValueError for hidden variables where they cannot be drawn."""
     if observations.hidden and not (isinstance(model, GraphModel) and isinstance(objective, Likelihood)):
         raise ValueError(
@@ -436,7 +438,7 @@ def start_of(model: Learnable, key: Any, params: Any) -> Any:
     return model.start(key) if params is None else params
 
 
-def check_finite(mismatch: np.ndarray, first: int, count: int) -> None:
+def check_finite_gradients(mismatch: np.ndarray, first: int, count: int) -> None:
     """Raise a FloatingPointError if the gradient of an iteration was not finite."""
     bad = np.flatnonzero(~np.isfinite(mismatch[first : first + count]))
     if len(bad):
@@ -447,7 +449,7 @@ def check_finite(mismatch: np.ndarray, first: int, count: int) -> None:
         )
 
 
-def described(model: Learnable, objective: Objective, observations: Data) -> dict[str, Any]:
+def description_of_fit(model: Learnable, objective: Objective, observations: Observations) -> dict[str, Any]:
     """The model, the objective and the data of a fit, as far as a file can tell them from others."""
     crc = zlib.crc32(np.ascontiguousarray(observations.probabilities).tobytes())
     for name, a in sorted(observations.values.items()):
@@ -457,7 +459,7 @@ def described(model: Learnable, objective: Objective, observations: Data) -> dic
     return {"model": type(model).__name__, "objective": objective_text, "data": f"{crc:08x}"}
 
 
-def fingerprint(descent: Descent, state: State) -> str:
+def checksum_of_fit(descent: Descent, state: FitState) -> str:
     """A checksum of what an iteration computes, with all constants, and of the state at the start.
 
     It tells apart what arguments do not show: optimisers, networks, base distributions, samplers.

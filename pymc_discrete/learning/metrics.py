@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from pymc_discrete.runtime.checks import check_choice, check_switch, is_number
 from pymc_discrete.runtime.jax_settings import default_settings
 
-AT_ONCE = 2**24  # comparisons of sites that are held in memory together
+COMPARISONS_AT_ONCE = 2**24  # comparisons of sites that are held in memory together
 KERNELS = {
     "hamming": lambda x, y, scale: jnp.exp(-(x != y).sum(axis=-1, dtype=jnp.result_type(float)) / scale),
     "rbf": lambda x, y, scale: jnp.exp(-((x - y) ** 2).sum(axis=-1) / (2 * scale**2)),
@@ -85,7 +85,7 @@ def squared_mmd(
 
 def mean_kernel(x: Array, y: Array, kernel: str, scale: float) -> Array:
     """() float, the mean of k over all pairs of a sample of x and one of y."""
-    size = max(AT_ONCE // y.size, 1)
+    size = max(COMPARISONS_AT_ONCE // y.size, 1)
     return jax.lax.map(lambda a: KERNELS[kernel](a, y, scale).mean(), x, batch_size=min(size, len(x))).mean()
 
 

@@ -19,7 +19,7 @@ from pymc_discrete.learning.neural import NeuralDensity
 from pymc_discrete.runtime.checks import check_choice, check_count, check_way
 from pymc_discrete.space.space import Space
 
-STARTS = ("data", "persistent", "uniform")
+CHAIN_STARTS = ("data", "persistent", "uniform")
 
 
 @runtime_checkable
@@ -118,7 +118,7 @@ def check_graph(density: Any) -> None:
 
 
 # ---------------------------------------------------------------- Markov chains
-class Chains(NamedTuple):
+class PersistentChains(NamedTuple):
     """What Markov chains keep between iterations.
 
     Attributes
@@ -155,16 +155,16 @@ class MarkovChains:
     def tuner(self, space: Space) -> Tuner:
         return Tuner.of(self.kernel, self.params, space)
 
-    def tuned(self, space: Space, kept: Chains) -> dict[str, Any]:
+    def tuned(self, space: Space, kept: PersistentChains) -> dict[str, Any]:
         """{name: value}, the kernel's parameters as they are tuned."""
         return self.tuner(space).tuned(kept.learned, True, jnp)
 
-    def new_chains(self, key: Any, density: Unnormalised, n: int) -> Chains:
+    def new_chains(self, key: Any, density: Unnormalised, n: int) -> PersistentChains:
         """n chains before their first transition."""
         learned = jax.tree.map(jnp.asarray, self.tuner(density.space).start())
-        return Chains(first_states(density, key, (n,)), learned)
+        return PersistentChains(first_states(density, key, (n,)), learned)
 
-    def move(self, key: Any, density: Unnormalised, kept: Chains) -> Chains:
+    def move(self, key: Any, density: Unnormalised, kept: PersistentChains) -> PersistentChains:
         """All chains after `transitions` of the kernel, whose parameter follows its acceptance probability.
 
         The tuning never ends, since the density goes on changing: steps of one size, on the mean over the
@@ -176,9 +176,9 @@ class MarkovChains:
         x, info = jax.vmap(lambda k, x: self._run(k, x, target, params, self.transitions))(keys, kept.x)
         changed = (x != kept.x).sum(axis=1).mean()
         learned = tuner.update(kept.learned, x, info.accept.mean(), info.n_moves.mean(), changed, np.inf, jnp)
-        return Chains(x, learned)
+        return PersistentChains(x, learned)
 
-    def conditional(self, key: Any, graph: FactorGraph, kept: Chains) -> Any:
+    def conditional(self, key: Any, graph: FactorGraph, kept: PersistentChains) -> Any:
         """x (d,), one draw of hidden sites given the visible ones, which `graph` clamps, by a new chain."""
         key_start, key_move = jax.random.split(key)
         x = first_states(graph, key_start, ())
@@ -223,14 +223,14 @@ class ContrastiveDivergence(MarkovChains):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("start", self.start, STARTS)
+        check_choice("start", self.start, CHAIN_STARTS)
 
-    def begin(self, key: Any, density: Unnormalised, chains: int) -> Chains:
+    def begin(self, key: Any, density: Unnormalised, chains: int) -> PersistentChains:
         return self.new_chains(key, density, chains)
 
     def draw(
-        self, key: Any, density: Unnormalised, kept: Chains, chains: int, batch: Batch | None = None
-    ) -> tuple[Any, Chains]:
+        self, key: Any, density: Unnormalised, kept: PersistentChains, chains: int, batch: Batch | None = None
+    ) -> tuple[Any, PersistentChains]:
         key_start, key_move = jax.random.split(key)
         x = kept.x
         if self.start == "data":
@@ -271,7 +271,7 @@ class ReplayBuffer(MarkovChains):
         super().__post_init__()
         check_count("size", self.size, 1)
 
-    def begin(self, key: Any, density: Unnormalised, chains: int) -> Chains:
+    def begin(self, key: Any, density: Unnormalised, chains: int) -> PersistentChains:
         if chains > self.size:
             raise ValueError(
                 f"The buffer holds {self.size} chains, and an iteration needs {chains}: "
@@ -280,8 +280,8 @@ class ReplayBuffer(MarkovChains):
         return self.new_chains(key, density, self.size)
 
     def draw(
-        self, key: Any, density: Unnormalised, kept: Chains, chains: int, batch: Batch | None = None
-    ) -> tuple[Any, Chains]:
+        self, key: Any, density: Unnormalised, kept: PersistentChains, chains: int, batch: Batch | None = None
+    ) -> tuple[Any, PersistentChains]:
         key_choice, key_move = jax.random.split(key)
         chosen = self._chosen(key_choice, chains)
         moved = self.move(key_move, density, kept._replace(x=kept.x[chosen]))

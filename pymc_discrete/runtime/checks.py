@@ -9,7 +9,7 @@ import numpy as np
 from xarray import Dataset, DataTree
 
 
-def is_count(value: Any, least: int) -> bool:
+def is_integer_from(value: Any, least: int) -> bool:
     """Whether `value` is an integer of at least `least`; True and False do not count as integers."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
@@ -26,13 +26,13 @@ def is_word(value: Any, word: str) -> bool:
 
 def check_count(name: str, value: Any, least: int) -> None:
     """Raise a ValueError unless `value` is an integer of at least `least`."""
-    if not is_count(value, least):
+    if not is_integer_from(value, least):
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
 def check_auto_or_count(name: str, value: Any, unit: str) -> None:
     """Raise a ValueError unless `value` is "auto" or a positive integer; `unit` is what it counts."""
-    if not is_word(value, "auto") and not is_count(value, 1):
+    if not is_word(value, "auto") and not is_integer_from(value, 1):
         meant = suggested(value, ["auto"])
         raise ValueError(f"{name} must be 'auto' or an integer of at least 1, {unit}, got {value!r}.{meant}")
 
@@ -98,12 +98,12 @@ def check_options(name: str, given: Iterable[str], known: Iterable[str]) -> None
 
 
 # the ways to find differences that a user may ask for
-WAYS = ("auto", "exact", "gradient")
+DIFFERENCES = ("auto", "exact", "gradient")
 
 
 def check_way(differences: Any) -> None:
-    """Raise a ValueError for a value of `differences` that is none of `WAYS`."""
-    check_choice("differences", differences, WAYS)
+    """Raise a ValueError for a value of `differences` that is none of `DIFFERENCES`."""
+    check_choice("differences", differences, DIFFERENCES)
 
 
 def check_result(idata: Any, call: str) -> None:

@@ -20,7 +20,7 @@ _log = logging.getLogger("pymc.discrete")
 
 SETTING = "PYMC_DISCRETE_CACHE"
 LIMIT = 2**30  # bytes
-SHORTEST = 0.1  # seconds; a program that compiles faster is not written
+SHORTEST_COMPILATION = 0.1  # seconds; a program that compiles faster is not written
 DEFAULT_SHORTEST = 1.0  # JAX's own value
 
 
@@ -68,7 +68,7 @@ def use_disk_cache() -> None:
         return
     jax.config.update("jax_compilation_cache_dir", str(path))
     if jax.config.jax_persistent_cache_min_compile_time_secs == DEFAULT_SHORTEST:
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", SHORTEST_COMPILATION)
 
 
 def open_to_others(path: Path) -> str:

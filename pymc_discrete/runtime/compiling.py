@@ -11,7 +11,9 @@ from pymc_discrete.runtime.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
 
-SECONDS = 2.0  # compile time after which the message is logged
+LOGGED_AFTER = 2.0  # seconds of compilation after which the message is logged
+# PyTensor's mode for functions that run a few times: it compiles little
+QUICKLY_COMPILED = "FAST_COMPILE"
 
 # what is being compiled now, in any thread, and since when
 _now: dict[object, tuple[str, float]] = {}
@@ -28,7 +30,7 @@ def being_compiled() -> str | None:
 
 @contextmanager
 def announced(what: str, logged: threading.Event | None = None) -> Iterator[threading.Event]:
-    """Note that `what` is being compiled, and log it if the `with` block takes longer than `SECONDS`.
+    """Note that `what` is being compiled, and log it if the `with` block takes longer than `LOGGED_AFTER`.
 
     Gives an event, set once the line was logged. With that of an earlier block as `logged` it is not again.
     """
@@ -39,7 +41,7 @@ def announced(what: str, logged: threading.Event | None = None) -> Iterator[thre
             logged.set()
             _log.info(f"Compiling {what} ...")
 
-    timer = threading.Timer(SECONDS, log)
+    timer = threading.Timer(LOGGED_AFTER, log)
     timer.daemon = True
     timer.start()
     token = object()

@@ -15,7 +15,7 @@ import jax
 
 from pymc_discrete.runtime.compile_cache import use_disk_cache
 
-DEFAULTS = {
+JAX_DEFAULTS = {
     "numpy_dtype_promotion": "standard",
     "numpy_rank_promotion": "allow",
     "threefry_partitionable": True,
@@ -31,7 +31,7 @@ def default_settings(wide: bool | None = None) -> Iterator[None]:
     wide : bool, optional
         Whether numbers have 64 bits; by default as JAX is set.
     """
-    wanted = DEFAULTS if wide is None else {**DEFAULTS, "enable_x64": wide}
+    wanted = JAX_DEFAULTS if wide is None else {**JAX_DEFAULTS, "enable_x64": wide}
     changed = {name: value for name, value in wanted.items() if getattr(jax.config, "jax_" + name) != value}
     if not changed:  # the usual case, made fast because every draw of a step comes here
         yield

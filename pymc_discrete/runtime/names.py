@@ -10,21 +10,21 @@ import numpy as np
 TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
 MADE = "/"  # is in the names that we make; PyMC refuses it in those of variables
-LISTED = 8  # largest number of entries that a list shows
+MOST_LISTED = 8  # largest number of entries that a list shows
 
 
 def shown(names: Iterable[str | None], quoted: bool = True, what: str = "variables") -> str:
-    """The names as a list for messages, of at most `LISTED` entries, each as the user knows it.
+    """The names as a list for messages, of at most `MOST_LISTED` entries, each as the user knows it.
 
     Such as `'a', 'b'`, or `z0 ... z149 (150 variables)` for many that differ only in their numbers.
     `what` says what they are the names of.
     """
     known = [part for name in names for part in str(name).split(MADE) if part or not name]
     all_names = list(dict.fromkeys(map(untransformed, known)))
-    parts = [part for group in alike(all_names) for part in entries(group, quoted, what)]
-    if len(parts) <= LISTED:
+    parts = [part for group in grouped_by_pattern(all_names) for part in entries(group, quoted, what)]
+    if len(parts) <= MOST_LISTED:
         return ", ".join(parts)
-    return f"{', '.join(parts[: LISTED - 1])}, ... {parts[-1]} ({len(all_names)} {what} in all)"
+    return f"{', '.join(parts[: MOST_LISTED - 1])}, ... {parts[-1]} ({len(all_names)} {what} in all)"
 
 
 def made_name(names: Iterable[str]) -> str:
@@ -38,7 +38,7 @@ def untransformed(name: str) -> str:
     return match[1] if match else name
 
 
-def alike(names: Iterable[str]) -> list[list[str]]:
+def grouped_by_pattern(names: Iterable[str]) -> list[list[str]]:
     """The names in groups whose members differ only in their numbers."""
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -73,7 +73,7 @@ def merged_texts(texts: Mapping[str, str]) -> list[tuple[list[str], str]]:
     return merged
 
 
-def element(name: str, labels: Sequence[Sequence[Any]], place: Sequence[Any]) -> str:
+def element_name(name: str, labels: Sequence[Sequence[Any]], place: Sequence[Any]) -> str:
     """The name of an element in tables and messages: `z`, `z[0, 3]`, or `z[a, b]` with its coordinates.
 
     Parameters
@@ -100,4 +100,4 @@ def element_of(model: Any, value: str, shape: tuple[int, ...], i: int | None) ->
     name = next((str(rv.name) for rv, v in model.rvs_to_values.items() if v.name == value), value)
     if i is None or not shape:
         return name
-    return element(name, labels_in(model, name, shape), np.unravel_index(i, shape))
+    return element_name(name, labels_in(model, name, shape), np.unravel_index(i, shape))

@@ -25,20 +25,22 @@ from pymc_discrete.runtime.compiling import being_compiled
 from pymc_discrete.runtime.waiting import watched
 
 # what `pm.sample` takes for progressbar= beside True and False; there is one bar here, and all show it
-BARS = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
+PROGRESS_BARS = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
 # The bar itself is shown in terminals that are wider than this, up to so many columns: the text comes first.
-TEXT, WIDEST = 90, 40
+TEXT_COLUMNS, BAR_COLUMNS = 90, 40
 # how the bar stands in the page of a notebook
 HTML = '<pre style="white-space: pre; overflow-x: auto; line-height: normal">{code}</pre>'
 
 
 def check_bar(progressbar: Any) -> None:
     """Raise a ValueError unless `progressbar` is what `pm.sample` takes for it."""
-    if isinstance(progressbar, bool | np.bool_) or (isinstance(progressbar, str) and progressbar in BARS):
+    if isinstance(progressbar, bool | np.bool_) or (
+        isinstance(progressbar, str) and progressbar in PROGRESS_BARS
+    ):
         return
     raise ValueError(
-        f"progressbar must be True, False, or, as in pm.sample, one of {', '.join(map(repr, BARS))}, got "
-        f"{progressbar!r}.{suggested(progressbar, BARS)}"
+        f"progressbar must be True, False, or, as in pm.sample, one of "
+        f"{', '.join(map(repr, PROGRESS_BARS))}, got {progressbar!r}.{suggested(progressbar, PROGRESS_BARS)}"
     )
 
 
@@ -118,7 +120,11 @@ class Progress:
             console = on_paper(console.width)
         self._bar = CustomProgress(
             TextColumn("{task.description}"),
-            *([BarColumn(min(WIDEST, console.width - TEXT))] if console.width > TEXT else []),
+            *(
+                [BarColumn(min(BAR_COLUMNS, console.width - TEXT_COLUMNS))]
+                if console.width > TEXT_COLUMNS
+                else []
+            ),
             TaskProgressColumn(),
             Doing(),
             TimeRemainingColumn(),

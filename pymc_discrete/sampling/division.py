@@ -10,7 +10,7 @@ from pymc.step_methods.compound import CompoundStep
 
 from pymc_discrete.collapse import choice
 from pymc_discrete.collapse.collapsed import Collapsed
-from pymc_discrete.collapse.integrated import chosen as chosen_coefficients
+from pymc_discrete.collapse.integrated import chosen_coefficients as chosen_coefficients
 from pymc_discrete.collapse.integrated import say_not_integrated
 from pymc_discrete.engine.assembly import in_order_of_moves
 from pymc_discrete.engine.nuts_options import OfNuts
@@ -169,7 +169,7 @@ def summed_by(of: Division, steps: Sequence[Any], collapse: Any) -> Collapsed | 
     if isinstance(collapse, str):
         # what is integrated out is drawn by its step, before anything else may move
         free = of.left and of.moved and not integrates(steps)
-        return choice.chosen(of.described, of.left, of.moved) if free else None
+        return choice.variables_to_sum_out(of.described, of.left, of.moved) if free else None
     named = of.left if collapse is True else [*of.left, *of.vectors, *of.lent]
     return collapsed_by_name(of.described.model, named, of.moved, collapse)
 

@@ -10,7 +10,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from pymc.stats import compute_log_likelihood, compute_log_prior
 from xarray import Dataset, DataTree
 
-from pymc_discrete.collapse.log_likelihood import WAYS, LogLikelihood
+from pymc_discrete.collapse.log_likelihood import KINDS_OF_LIKELIHOOD, LogLikelihood
 from pymc_discrete.model.blocks import block_of
 from pymc_discrete.runtime.names import shown
 
@@ -86,15 +86,16 @@ def log_likelihood_of(
     Raises
     ------
     ValueError, NotImplementedError
-        For a word that is none of `WAYS`, sums that are too large, and variables that are not recorded.
+        For a word that is none of `KINDS_OF_LIKELIHOOD`, sums that are too large, and variables that are not
+        recorded.
     """
     way = options.get("log_likelihood")
     if not isinstance(way, str):
         return None
-    if way not in WAYS:
+    if way not in KINDS_OF_LIKELIHOOD:
         raise ValueError(
             f"idata_kwargs['log_likelihood'] must be True, a list of observed variables, or one of "
-            f"{', '.join(map(repr, WAYS))}, got {way!r}."
+            f"{', '.join(map(repr, KINDS_OF_LIKELIHOOD))}, got {way!r}."
         )
     if not model.discrete_value_vars:
         raise ValueError(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 # (r, m) int, sites that change together, counted within their variable; (r, C, m) int, values that they go to
-Moves = tuple[np.ndarray, np.ndarray]
+ListedMoves = tuple[np.ndarray, np.ndarray]
 
 
 class Constraint(ABC):
@@ -80,14 +80,14 @@ class Constraint(ABC):
     @abstractmethod
     def random_moves(
         self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
-    ) -> Moves | None:
+    ) -> ListedMoves | None:
         """Random moves from values (n,) to others between bounds (n,): `number` rows, with C = 1.
 
         None where nothing moves.
         """
 
     @abstractmethod
-    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> Moves | None:
+    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> ListedMoves | None:
         """All moves from values (n,), of pairs or along short vectors, whether or not bounds let them.
 
         None where there are none, or more than `most`.
@@ -140,13 +140,13 @@ class PairConstraint(Constraint):
 
     def random_moves(
         self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
-    ) -> Moves | None:
+    ) -> ListedMoves | None:
         if not self.changing.any():
             return None
         pairs = rng.permuted(rng.choice(self.sites, number), axis=1)[:, :2]
         return pairs, self.random_values(values[pairs], lower[pairs], upper[pairs], rng)[:, None]
 
-    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> Moves | None:
+    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> ListedMoves | None:
         R, c = self.sites.shape
         if not 0 < R * (c * (c - 1) // 2) * among <= most:
             return None

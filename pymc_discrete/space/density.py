@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from pymc_discrete.runtime.compiled import CompiledMethods
 from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, default_settings
 from pymc_discrete.space.interactions import Interactions
-from pymc_discrete.space.space import Space, masked
+from pymc_discrete.space.space import Space, masked_differences
 
 # up to this number of sites, starts are checked by a program that is compiled fast and runs slowly
 FEW_SITES = 100_000
@@ -203,7 +203,7 @@ class GivenInputs(Density):
 
 
 def differences_from(values: Array, inside: Array, now: Array, then: Array, logp: Array) -> Array:
-    """(r, K) differences from the log densities at the neighbours, see `masked`.
+    """(r, K) differences from the log densities at the neighbours, see `masked_differences`.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def differences_from(values: Array, inside: Array, now: Array, then: Array, logp
     logp : () float
         The log density at the current values.
     """
-    return masked(difference_from(then, logp), values, inside, now)
+    return masked_differences(difference_from(then, logp), values, inside, now)
 
 
 def difference_from(then: Array, now: Array) -> Array:

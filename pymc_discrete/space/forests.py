@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 # number of coverings that are made if one forest cannot hold all sites; each draw uses one at random
-VARIANTS = 4
+COVERINGS = 4
 
 
 class Forest(NamedTuple):
@@ -42,7 +42,7 @@ class Forest(NamedTuple):
 def coverings(pairs: np.ndarray, apart: np.ndarray, members: np.ndarray, d: int) -> list[list[Forest]]:
     """Coverings of sites: lists of forests that together contain every one of the sites.
 
-    There is one covering if a single forest contains all of the sites, else there are `VARIANTS`.
+    There is one covering if a single forest contains all of the sites, else there are `COVERINGS`.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def coverings(pairs: np.ndarray, apart: np.ndarray, members: np.ndarray, d: int)
     """
     near, far = neighbours_of(pairs, d), neighbours_of(apart, d)
     variants = []
-    for variant in range(VARIANTS):
+    for variant in range(COVERINGS):
         rng, left, cover = np.random.default_rng(variant), set(members.tolist()), []
         while left:
             chosen = greedy_forest(near, far, members, left, rng)

@@ -5,7 +5,7 @@ import numpy as np
 EXACT = 2**24  # integers up to here are multiplied with 64 bits, larger ones as Python's integers
 LARGEST_LIST = 400  # most short vectors that are listed
 TRIED = 20_000  # most sums and differences that a round of the search for short vectors looks at
-ROUNDS = 3
+REDUCTIONS = 3
 PASSES = 20  # most passes of the reduction of a basis
 
 
@@ -96,7 +96,7 @@ def short_vectors(basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """
     longest = max((int(np.abs(b).sum()) for b in basis), default=0)
     known = {signless(b): None for b in basis}
-    for _ in range(ROUNDS if len(basis) > 1 else 0):
+    for _ in range(REDUCTIONS if len(basis) > 1 else 0):
         vectors = np.array(list(known), dtype=basis.dtype)
         pairs = np.stack(np.triu_indices(len(vectors), 1), axis=1)
         if len(pairs) > TRIED:

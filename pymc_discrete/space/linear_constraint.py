@@ -12,17 +12,17 @@ from scipy.sparse import coo_matrix, csr_matrix, hstack, identity
 from scipy.sparse.csgraph import connected_components
 
 from pymc_discrete.runtime.names import shown
-from pymc_discrete.space.constraints import Constraint, Moves
+from pymc_discrete.space.constraints import Constraint, ListedMoves
 from pymc_discrete.space.lattice import basis_of, short_vectors
 
 UNLIMITED = 2**31 - 1  # a bound of at least this size is none
 LONGEST_SEARCH = 60.0  # seconds
 TIGHTENINGS = 50  # most passes over all rows in which bounds follow from one another
 REACH = 8  # random values are within this distance of a known solution, or three times the solution's size
-LISTED = 4  # most equations that a message lists
+LISTED_EQUATIONS = 4  # most equations that a message lists
 STEEPEST = 9  # random objectives have coefficients up to here
-FARTHEST = 64  # most steps along a line of a random move
-STEPS = 8  # most steps along a line, in either direction, where all moves are made
+FARTHEST_RANDOM_MOVE = 64  # most steps along a line of a random move
+FARTHEST_MOVE = 8  # most steps along a line, in either direction, where all moves are made
 
 
 class Lines(NamedTuple):
@@ -132,7 +132,7 @@ class LinearConstraint(Constraint):
         lower, upper = tightened(matrix, totals, names, lower, upper)
         found = solution(matrix, totals, lower, upper, np.zeros(len(lower)))
         if isinstance(found, str):
-            listed = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
+            listed = ", ".join(names[:LISTED_EQUATIONS]) + (", ..." if len(names) > LISTED_EQUATIONS else "")
             raise ValueError(
                 f"No values of {shown([name])} that are integers between its bounds meet all equations at "
                 f"once ({listed}): {found}. Mend what was seen, or the bounds of support=."
@@ -278,21 +278,24 @@ class LinearConstraint(Constraint):
 
     def random_moves(
         self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
-    ) -> Moves | None:
+    ) -> ListedMoves | None:
         if not len(self.moving):
             return None
         lines = self.lines(rng.choice(self.moving, number))
         which = np.arange(number), rng.integers(lines.number)
         sites, steps = lines.sites[which], lines.steps[which]
         ends = [range_along(values[i], v, lower[i], upper[i]) for i, v in zip(sites, steps, strict=True)]
-        t = [rng.integers(max(least, -FARTHEST), min(most, FARTHEST) + 1) for least, most in ends]
+        t = [
+            rng.integers(max(least, -FARTHEST_RANDOM_MOVE), min(most, FARTHEST_RANDOM_MOVE) + 1)
+            for least, most in ends
+        ]
         return sites, (values[sites] + np.array(t)[:, None] * steps)[:, None]
 
-    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> Moves | None:
+    def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> ListedMoves | None:
         lines = self.lines(self.moving)
         real = np.arange(lines.sites.shape[1]) < lines.number[:, None]
         sites, steps = lines.sites[real], lines.steps[real]
-        t = np.arange(-STEPS, STEPS + 1)
+        t = np.arange(-FARTHEST_MOVE, FARTHEST_MOVE + 1)
         if not 0 < len(sites) * len(t) <= most:
             return None
         return sites, values[sites][:, None] + t[:, None] * steps[:, None]

@@ -641,7 +641,7 @@ class Space:
         return inside if v.constraint is None else inside & v.constraint.kept(values, now)
 
 
-def masked(d: Array, values: Array, inside: Array, now: Array) -> Array:
+def masked_differences(d: Array, values: Array, inside: Array, now: Array) -> Array:
     """(r, K) differences, 0 at the current values and -inf where they are nan or outside the support.
 
     Parameters

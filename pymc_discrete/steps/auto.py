@@ -10,7 +10,7 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 
 from pymc_discrete.collapse import choice
-from pymc_discrete.collapse.integrated import chosen as chosen_coefficients
+from pymc_discrete.collapse.integrated import chosen_coefficients as chosen_coefficients
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.model.described import DescribedModel
@@ -153,7 +153,7 @@ def not_sampled(
         f"pmd.AutoStep([{shown(names)}])",
         f"pmd.CollapsedNUTS([{shown([*moved, *names])}])",
     )
-    collapsed = choice.chosen(described, names, moved, *remedies)
+    collapsed = choice.variables_to_sum_out(described, names, moved, *remedies)
     if collapsed:
         names, integrate = collapsed.density.names, None
     else:

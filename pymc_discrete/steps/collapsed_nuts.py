@@ -14,7 +14,7 @@ from pymc.blocking import PointType, StatsType
 from pymc.exceptions import SamplingError
 from pymc.util import get_random_generator
 
-from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
+from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
 from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels.random import key_of_words
@@ -158,7 +158,7 @@ class CollapsedNUTS(NutsInJax):
 
     def _function_of(self, names: list[str]) -> LogpAndGradient:
         rest = {name: value for name, value in self._point().items() if name not in self.summed}
-        rest[STRETCHES] = np.zeros(self.collapsed.sums.places, np.int64)
+        rest[STRETCH_VARIABLE] = np.zeros(self.collapsed.sums.places, np.int64)
         return LogpAndGradient(*ContinuousDensity.of(self.collapsed.model, names, rest))
 
     @functools.cached_property
@@ -168,7 +168,7 @@ class CollapsedNUTS(NutsInJax):
             [values[name] for name in self._moving],
             model=self.collapsed.model,
             logp_dlogp_func=self._function,
-            initial_point=self._point() | {STRETCHES: np.zeros(self.collapsed.sums.places, np.int64)},
+            initial_point=self._point() | {STRETCH_VARIABLE: np.zeros(self.collapsed.sums.places, np.int64)},
             **self.options,
         )
 
@@ -192,7 +192,7 @@ class CollapsedNUTS(NutsInJax):
 
     def _sum(self, rest: PointType, stretches: np.ndarray) -> float:
         """The log density, nats, with the discrete variables summed out."""
-        self._function.hold(rest | {STRETCHES: stretches})
+        self._function.hold(rest | {STRETCH_VARIABLE: stretches})
         return self._function.at(rest)
 
     # ------------------------------------------------------------ a chain
@@ -230,7 +230,7 @@ class CollapsedNUTS(NutsInJax):
             stretches = np.asarray(self._stretches(seeds[0], x, self._usual))
             if self._sum(rest, stretches) == -np.inf:
                 raise SamplingError(impossible(self.model, point, self.summed, NOT_FOUND))
-        moved, stats = self._nuts_draw(rest | {STRETCHES: stretches})
+        moved, stats = self._nuts_draw(rest | {STRETCH_VARIABLE: stretches})
         new = rest | moved
         sites, more = self._drawn(seeds[1], new, stretches, self._usual)
         sites = np.asarray(sites)

@@ -387,7 +387,7 @@ class DiscreteStep(JaxStep):
         if own is not None:
             return [own] if own and tune_draws >= ENOUGH_DRAWS else []
         remedies, complaints = Remedies(self.model, dict.fromkeys(self._names, self.described())), []
-        if tune_draws >= ENOUGH_DRAWS and measured.accept < adaptation.STILL:
+        if tune_draws >= ENOUGH_DRAWS and measured.accept < adaptation.STUCK_SHARE:
             why = remedies.of_rejected_moves(self._names, self.density.exact)
             complaints.append(
                 f"{name}: fewer than one in a hundred moves of {shown(self._names)} was accepted in the "

@@ -188,7 +188,9 @@ class ReparameterizedSlice(JaxStep):
         ) -> tuple[slices.Widths, Array]:
             key = key_of_words(seed)
             learn, due, sweeps = flags
-            q, widths, info = slices.draw(key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps)
+            q, widths, info = slices.slice_draw(
+                key, q, density.near(q, others), widths, learn > 0, due > 0, sweeps
+            )
             total = density.block(q, others) + density.rest(others)
             return widths, jnp.concatenate([jnp.stack([total, *info]), q])
 
@@ -213,7 +215,7 @@ class ReparameterizedSlice(JaxStep):
     # ------------------------------------------------------------ a chain
     def _reset(self) -> None:
         super()._reset()
-        self.widths = slices.start(self.density.size)
+        self.widths = slices.initial_widths(self.density.size)
         self.drawn = 0
 
     def check_start(self, point: PointType) -> None:

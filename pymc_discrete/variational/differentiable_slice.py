@@ -11,9 +11,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from pymc_discrete.runtime.checks import check_switch, is_count
+from pymc_discrete.runtime.checks import check_switch, is_integer_from
 from pymc_discrete.runtime.jax_settings import default_settings
-from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, reach, search
+from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, ends_of_slice, reach
 
 
 class SlicePath(NamedTuple):
@@ -100,8 +100,8 @@ def differentiable_slice_sample(
     # values that are known while a function is compiled are checked too
     with jax.ensure_compile_time_eval():
         x = as_point(x)
-    check_options(key, n_steps, checkpoint)
-    lower, upper = checked(params, x, support)
+    check_slice_options(key, n_steps, checkpoint)
+    lower, upper = checked_support(params, x, support)
     logdensity, params = explicit(logdensity, params, x)
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((params, x))):
         with jax.ensure_compile_time_eval():
@@ -181,7 +181,7 @@ def ends(
     def f(alpha: Array) -> Array:
         return logdensity(fixed_params, point(alpha)) - height  # Eq. 8
 
-    alpha, is_edge = search(f, jnp.zeros((), x.dtype), fixed_line)
+    alpha, is_edge = ends_of_slice(f, jnp.zeros((), x.dtype), fixed_line)
     is_root = jnp.isfinite(alpha) & ~is_edge
     places = jax.vmap(point)(jnp.where(is_root, alpha, 0))
     value, gradient = jax.vmap(jax.value_and_grad(logdensity, 1), (None, 0))(fixed_params, places)
@@ -192,7 +192,7 @@ def ends(
         jnp.where(is_edge, line.edge, roots),
         is_root | is_edge,
         rounding,
-        lambda place: search(f, place, fixed_line)[0],
+        lambda place: ends_of_slice(f, place, fixed_line)[0],
     )
 
 
@@ -275,9 +275,9 @@ def as_point(x: ArrayLike) -> Array:
         raise TypeError(f"x must be one point, an array of floats of shape (d,), got {x!r}.") from error
 
 
-def check_options(key: Any, n_steps: Any, checkpoint: Any) -> None:
+def check_slice_options(key: Any, n_steps: Any, checkpoint: Any) -> None:
     """Refuse a `key`, `n_steps` or `checkpoint` of the wrong type or value."""
-    if not is_count(n_steps, 1):
+    if not is_integer_from(n_steps, 1):
         more = (
             " It is fixed when a function is compiled: let it be static."
             if isinstance(n_steps, jax.core.Tracer)
@@ -295,7 +295,7 @@ def check_options(key: Any, n_steps: Any, checkpoint: Any) -> None:
         )
 
 
-def checked(params: Any, x: Array, support: Any) -> tuple[np.ndarray, np.ndarray]:
+def checked_support(params: Any, x: Array, support: Any) -> tuple[np.ndarray, np.ndarray]:
     """The bounds (d,), (d,) of the support, after a check of all arguments."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(

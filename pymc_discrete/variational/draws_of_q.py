@@ -50,14 +50,14 @@ def draws_of_q(
             z, widths = carried
             key_now = jax.random.fold_in(key, n)
             due = slices.renewal_due(n, tune)
-            z, widths, _ = slices.draw(key_now, z, logdensity, widths, n < tune, due, 1)
+            z, widths, _ = slices.slice_draw(key_now, z, logdensity, widths, n < tune, due, 1)
             return z, widths
 
         def record(carried, n):
             carried = jax.lax.fori_loop(tune + n * thin, tune + (n + 1) * thin, move, carried)
             return carried, carried[0]
 
-        tuned = jax.lax.fori_loop(0, tune, move, (z, jax.tree.map(jnp.asarray, slices.start(d))))
+        tuned = jax.lax.fori_loop(0, tune, move, (z, jax.tree.map(jnp.asarray, slices.initial_widths(d))))
         return jax.lax.scan(record, tuned, jnp.arange(draws))[1]
 
     keys = jax.random.split(key_of(int(rng.integers(2**31))), chains)

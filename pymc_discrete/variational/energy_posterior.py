@@ -31,10 +31,11 @@ from pymc_discrete.variational.energies import TiltedNormal
 _log = logging.getLogger("pymc.discrete")
 
 FORGET = 0.02  # weight of an iteration in the running averages of the mean and covariance of q
-RATE = 0.02  # initial learning rate of Adam
+INITIAL_LEARNING_RATE = 0.02  # initial learning rate of Adam
 BEGIN = 50  # sweeps from the initial point to the first draws of q
-UPDATES = 50  # largest number of updates of the progress bar
-REFUSED = 0.1  # an error is raised if the gradient is not finite in more than this share of the iterations
+MOST_UPDATES = 50  # largest number of updates of the progress bar
+# an error is raised if the gradient is not finite in more than this share of the iterations
+REFUSED_SHARE = 0.1
 # Shares of slice steps that are accepted, in the last tenth of the iterations: below the first an error is
 # raised, below the second a warning is given.
 ACCEPTED = (0.5, 0.9)
@@ -233,7 +234,7 @@ def fit_energy_posterior(
         if optimizer is None:
             # A small b2 makes Adam forget the first gradients soon, which are many orders of magnitude larger
             # than the last.
-            optimizer = optax.adam(optax.cosine_decay_schedule(RATE, iterations), b2=0.95)
+            optimizer = optax.adam(optax.cosine_decay_schedule(INITIAL_LEARNING_RATE, iterations), b2=0.95)
         ascent = Ascent(
             static,
             density.differentiable(jnp.asarray(start), []),
@@ -245,7 +246,7 @@ def fit_energy_posterior(
         run = jax.jit(lambda state, keys: jax.lax.scan(ascent.iteration, state, keys))
         keys, parts = jax.random.split(key_run, iterations), []
         with Progress(iterations, chains, progressbar, work="iterations") as bar:
-            for indices in np.array_split(np.arange(iterations), min(UPDATES, iterations)):
+            for indices in np.array_split(np.arange(iterations), min(MOST_UPDATES, iterations)):
                 clock = time.perf_counter()
                 state, part = run(state, keys[indices])
                 parts.append(jax.tree.map(np.asarray, part))
@@ -297,11 +298,11 @@ class Ascent(NamedTuple):
     def start(self, key: jax.Array, params: Any, start: np.ndarray) -> AscentState:
         """The initial state, with draws of q that the exact slice kernel makes from `start` (d,)."""
         d = len(start)
-        widths = jax.tree.map(jnp.asarray, slices.start(d))
+        widths = jax.tree.map(jnp.asarray, slices.initial_widths(d))
 
         def begin(key: jax.Array) -> jax.Array:
             q = lambda z: self.minus_energy(params, z)
-            return slices.draw(key, jnp.asarray(start), q, widths, False, False, BEGIN)[0]
+            return slices.slice_draw(key, jnp.asarray(start), q, widths, False, False, BEGIN)[0]
 
         z = jax.jit(jax.vmap(begin))(jax.random.split(key, self.chains))
         return AscentState(params, self.optimizer.init(params), z, z.mean(axis=0), jnp.cov(z.T).reshape(d, d))
@@ -354,7 +355,7 @@ def check_history(history: dict[str, np.ndarray]) -> None:
     """Raise an error, or warn, if too many gradients were not finite or too many slice steps rejected."""
     iterations = len(history["skipped"])
     skipped, accepted = history["skipped"].mean(), history["accepted"][-max(iterations // 10, 1) :].mean()
-    if skipped > REFUSED:
+    if skipped > REFUSED_SHARE:
         raise FloatingPointError(
             f"The gradient was not finite in {100 * skipped:.0f} of 100 iterations. Either the log density "
             "of the model has none where q puts its draws, or the energy jumps or is flat: write both "

@@ -52,7 +52,7 @@ def reach(x, direction, lower, upper) -> Reach:
     return jax.vmap(one)(jnp.asarray(SIGNS, x.dtype))
 
 
-def search(f: Callable, start, line: Reach):
+def ends_of_slice(f: Callable, start, line: Reach):
     """The ends of a slice as a deterministic function of one of its points.
 
     In each direction a step of 1 is doubled until it leads outside of the slice; then a root is computed
@@ -152,12 +152,12 @@ def differentiable_ends(logdensity: Callable, params, x, direction, alpha, known
     return alpha
 
 
-def forward(logdensity, params, x, direction, alpha, known):
+def differentiable_ends_fwd(logdensity, params, x, direction, alpha, known):
     """The forward pass of `differentiable_ends`."""
     return alpha, (params, x, direction, alpha, known)
 
 
-def backward(logdensity, kept, cotangent):
+def differentiable_ends_bwd(logdensity, kept, cotangent):
     """The backward pass of `differentiable_ends` by vector-Jacobian products (Appendix B)."""
     params, x, direction, alpha, known = kept
 
@@ -180,4 +180,4 @@ def backward(logdensity, kept, cotangent):
     return jax.tree.map(flagged, of_params), flagged(of_x), None, None, None
 
 
-differentiable_ends.defvjp(forward, backward)
+differentiable_ends.defvjp(differentiable_ends_fwd, differentiable_ends_bwd)

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.collapse.at_once import MOST_SWEEPS, sums_at_once
+from pymc_discrete.collapse.at_once import WORTH_SWEEPS, sums_at_once
 from tests.tools.statistics import g_test
 
 pytestmark = pytest.mark.shares_programs
@@ -96,7 +96,7 @@ def test_only_where_it_is_cheap(shape, at_once):
     assert (sums is not None) == at_once  # a single row is a tree, for which there is less work
     if sums is not None:
         sweep = 2 * 2 * 2 * np.prod(shape)
-        assert sums.entries <= MOST_SWEEPS * (1000 + sweep)
+        assert sums.entries <= WORTH_SWEEPS * (1000 + sweep)
 
 
 def test_no_gain_or_no_sums():

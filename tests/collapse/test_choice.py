@@ -226,7 +226,7 @@ def test_what_pmd_sample_does_by_default(caplog, monkeypatch):
     assert [v.name for s in steps for v in s.vars] == ["other"]
     assert collapsed.density.names == ["N"]
     assert any("Summed out while NUTS moves: 'N', counts tied to 'p'" in t for t in messages(caplog))
-    monkeypatch.setattr(choice, "DEAREST", 1.0)
+    monkeypatch.setattr(choice, "MOST_TIMES_THE_WORK", 1.0)
     caplog.clear()
     steps, collapsed = steps_of(model, None, point, "auto")
     assert collapsed is None
@@ -291,7 +291,7 @@ def test_what_joins_too_many_sites_is_refused_before_it_is_made(monkeypatch, cap
             left = left - pm.Binomial(f"caught{t}", left, p)
             pm.Binomial(f"seen{t}", left, 0.1, observed=20 - t)
     monkeypatch.setattr(choice, "Collapsed", None)
-    assert choice.chosen(DescribedModel(model), counts, ["p_logodds__"]) is None
+    assert choice.variables_to_sum_out(DescribedModel(model), counts, ["p_logodds__"]) is None
     (said,) = [t for t in messages(caplog) if t.startswith("Not summed out")]
     assert "joins too many" in said
 
@@ -308,5 +308,5 @@ def test_more_states_than_floats_can_count(all_in_one, caplog):
         with pytest.raises(NotImplementedError, match="more than 1e308 states"):
             pmd.marginalize(model, ["z"])
     else:
-        found = choice.chosen(DescribedModel(model), ["z"], ["p_logodds__"])
+        found = choice.variables_to_sum_out(DescribedModel(model), ["z"], ["p_logodds__"])
         assert found.density.names == ["z"]

@@ -73,8 +73,8 @@ def logps(model, idata):
 @pytest.mark.parametrize("length", [2, 3, 8])
 @pytest.mark.by_default("3")
 def test_stretches_of_every_length_leave_the_joint_distribution_invariant(length, monkeypatch):
-    monkeypatch.setattr(collapsed, "SHORTEST", length)
-    monkeypatch.setattr(collapsed, "LONGEST", length)
+    monkeypatch.setattr(collapsed, "SHORTEST_STRETCH", length)
+    monkeypatch.setattr(collapsed, "LONGEST_STRETCH", length)
     monkeypatch.setattr(stretches, "ELSEWHERE", 0.5)
     r, chains = np.random.default_rng(1), 20_000
     lam = r.gamma(3, 2.0, size=chains)
@@ -113,8 +113,8 @@ def without_weights(right):
 )
 @pytest.mark.by_default("without_weights-8-0.1-2.0")
 def test_stretches_that_are_wrong_are_noticed(planted, length, elsewhere, mean, monkeypatch):
-    monkeypatch.setattr(collapsed, "SHORTEST", length)
-    monkeypatch.setattr(collapsed, "LONGEST", length)
+    monkeypatch.setattr(collapsed, "SHORTEST_STRETCH", length)
+    monkeypatch.setattr(collapsed, "LONGEST_STRETCH", length)
     monkeypatch.setattr(stretches, "ELSEWHERE", elsewhere)
     monkeypatch.setattr(Stretches, "drawn", planted(Stretches.drawn))
     monkeypatch.setattr(collapsed, "_kept", collapsed.Kept(2))

@@ -150,7 +150,7 @@ def test_a_tail_beyond_the_stretches_is_said():
 @pytest.mark.parametrize("with_pymc", [False, True], ids=["pmd.sample", "pm.sample"])
 def test_runs_beyond_the_stretches_are_counted(with_pymc, monkeypatch, caplog):
     """Without tuning, stretches of three values about the start 4: the message says what the draws say."""
-    for name, value in {"SHORTEST": 3, "LONGEST": 3, "SHORT": 1.0, "LONG": 5}.items():
+    for name, value in {"SHORTEST_STRETCH": 3, "LONGEST_STRETCH": 3, "FAR_SHARE": 1.0, "FAR_RUN": 5}.items():
         monkeypatch.setattr(f"pymc_discrete.collapse.collapsed.{name}", value)
     with pm.Model() as model:
         pm.Poisson("N", pm.LogNormal("mean", 2, 1), initval=4)

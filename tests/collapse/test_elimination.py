@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pymc_discrete.collapse.cavities import cavities
-from pymc_discrete.collapse.elimination import Elimination, TooDear, log_sum
+from pymc_discrete.collapse.elimination import Elimination, TooDear, logsumexp
 from pymc_discrete.runtime.model_settings import model_settings
 from tests.tools.statistics import g_test
 
@@ -154,7 +154,7 @@ def test_a_sum_that_is_too_dear_is_refused():
 
 
 def test_what_is_impossible_has_gradient_zero():
-    value, slope = jax.value_and_grad(lambda a: log_sum(a, 0))(jnp.full(3, -jnp.inf))
+    value, slope = jax.value_and_grad(lambda a: logsumexp(a, 0))(jnp.full(3, -jnp.inf))
     assert value == -jnp.inf
     assert (slope == 0).all()
 

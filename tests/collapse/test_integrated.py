@@ -107,7 +107,7 @@ def test_not_where_a_step_is_named_or_the_coefficients_have_one(monkeypatch):
     for step in steps.values():
         given, _ = steps_of(model, step, model.initial_point(), "auto")
         assert not any(getattr(s, "integrated", ()) for s in given)
-    monkeypatch.setattr(choice, "MOST", 3)
+    monkeypatch.setattr(choice, "MOST_COEFFICIENTS", 3)
     choice._kept.clear()
     given, _ = steps_of(model, None, model.initial_point(), "auto")
     assert not given[0].integrated

@@ -80,21 +80,23 @@ def image():
     ids=["lattice", "many values", "complete", "bipartite"],
 )
 def test_parts_reach_every_site_in_small_tables(pairs, d, K, most):
-    found = parts.parts_of(np.full(d, K), [pairs])
+    found = parts.affordable_parts(np.full(d, K), [pairs])
     assert found.any(0).all()
     assert len(found) <= most
     for inside in found:
         joined = [pairs[inside[pairs].all(1)], np.arange(d)[:, None]]
         Elimination(np.where(inside, K, 1), joined)  # does not raise TooDear
-    assert parts.parts_of(np.full(d, K), [np.zeros((0, 2), int)]).shape == (1, d)
+    assert parts.affordable_parts(np.full(d, K), [np.zeros((0, 2), int)]).shape == (1, d)
 
 
 def test_a_part_has_the_sites_that_are_wanted():
     pairs, counts, d = lattice(9, 9), np.full(81, 3), 81
     around, whole = parts.neighbours(d, [pairs]), np.ones(d, bool)
-    small, large = (parts.part(counts, around, n, whole, np.random.default_rng(0)) for n in (9, 81))
+    small, large = (
+        parts.affordable_part(counts, around, n, whole, np.random.default_rng(0)) for n in (9, 81)
+    )
     assert small.sum() < large.sum() < d
-    again = parts.part(counts, around, 9, ~small, np.random.default_rng(1))
+    again = parts.affordable_part(counts, around, 9, ~small, np.random.default_rng(1))
     assert again[~small].mean() > 0.9
 
 
@@ -102,10 +104,10 @@ def test_a_part_has_the_sites_that_are_wanted():
 @pytest.mark.by_default("thinned")
 def test_a_sum_over_a_part_is_that_over_its_states(build, in_parts, monkeypatch):
     """Also its gradient and its probabilities, at values of the other sites drawn at random."""
-    monkeypatch.setattr(collapsed, "WHOLE", 4)  # some are summed over stretches
+    monkeypatch.setattr(collapsed, "SUMMED_WHOLE", 4)  # some are summed over stretches
     monkeypatch.setattr(collapsed, "AFFORDABLE", 0)
-    monkeypatch.setattr(collapsed, "SHORTEST", 3)
-    monkeypatch.setattr(collapsed, "LONGEST", 3)
+    monkeypatch.setattr(collapsed, "SHORTEST_STRETCH", 3)
+    monkeypatch.setattr(collapsed, "LONGEST_STRETCH", 3)
     model, bounds = build()
     with model_settings():
         summed = Collapsed(model, list(bounds))
@@ -234,8 +236,8 @@ def deviations(kind, seed=1, chains=4000):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["labels", "counts"])
 def test_parts_leave_the_joint_distribution_invariant(kind, in_parts, monkeypatch):
-    monkeypatch.setattr(collapsed, "SHORTEST", 3)
-    monkeypatch.setattr(collapsed, "LONGEST", 3)
+    monkeypatch.setattr(collapsed, "SHORTEST_STRETCH", 3)
+    monkeypatch.setattr(collapsed, "LONGEST_STRETCH", 3)
     z, p = deviations(kind)
     assert z < 4
     assert p > 1e-3

@@ -194,7 +194,7 @@ def test_sums_of_very_different_weights(far):
 
 
 def test_products_alone_would_lose_them(monkeypatch):
-    monkeypatch.setattr(paths, "SMALLEST", 0.0)
+    monkeypatch.setattr(paths, "SMALLEST_PRODUCT", 0.0)
     ((_, last), _), ((_, want), _) = in_both_ways(1000.0)
     assert (np.isneginf(last) & np.isfinite(want)).any()
 

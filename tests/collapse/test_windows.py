@@ -10,7 +10,7 @@ import scipy.stats
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse import collapsed
-from pymc_discrete.collapse.collapsed import STRETCHES, Collapsed
+from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
 from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.space.space import Space
@@ -52,8 +52,8 @@ def observed(sites=6, years=4, mean=3.0):
 
 def in_windows(monkeypatch, length=4):
     """Take windows of this length, which chains leave, wherever that can be done."""
-    monkeypatch.setattr(collapsed, "SHORTEST", length)
-    monkeypatch.setattr(collapsed, "LONGEST", length)
+    monkeypatch.setattr(collapsed, "SHORTEST_STRETCH", length)
+    monkeypatch.setattr(collapsed, "LONGEST_STRETCH", length)
     monkeypatch.setattr(collapsed, "LESS", 0)
     monkeypatch.setattr(
         Collapsed, "_reach", lambda self, plain, elements: np.zeros(self.density.space.d, int)
@@ -218,7 +218,9 @@ def test_sums_have_gradients_where_a_part_is_a_mixture():
         pm.Binomial("y", total, 0.5, observed=2)
     made = Collapsed.of(model, ["a", "b"])
     assert len(made.density.totals) == 1
-    point = made.model.initial_point() | made.density.numbers | {STRETCHES: made.middle(np.array([1, 3]))}
+    point = (
+        made.model.initial_point() | made.density.numbers | {STRETCH_VARIABLE: made.middle(np.array([1, 3]))}
+    )
     slopes = made.model.compile_dlogp()({str(v.name): point[str(v.name)] for v in made.model.value_vars})
     assert np.isfinite(slopes).all()
     assert np.abs(slopes).min() > 1e-3

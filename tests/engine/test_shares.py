@@ -119,7 +119,7 @@ def test_every_core_is_used_though_jax_runs(watched, monkeypatch):
     """Each share has a thread, and all threads one program, which settles bad starts too."""
     threads, programs = watched
     assert len(jax.devices()) == 1  # JAX runs, and has one device
-    monkeypatch.setattr("pymc_discrete.kernels.adaptation.PATIENCE", 0)
+    monkeypatch.setattr("pymc_discrete.kernels.adaptation.STUCK_DRAWS", 0)
     found = []
     for devices, names in (
         (None, {"chains-0_0", "chains-1_0", "chains-2_0", "chains-3_0"}),

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from scipy.special import gammaln, logsumexp
 
 import pymc_discrete as pmd
-from pymc_discrete.evidence.log_evidence import TUNE, rows_of
+from pymc_discrete.evidence.log_evidence import PILOT_TUNE, points_of
 from pymc_discrete.evidence.population import Population
 from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
 from tests.tools.processes import ROOT
@@ -240,12 +240,12 @@ def test_kernels_of_weighed_chains_do_not_adapt(monkeypatch):
     monkeypatch.setattr(Population, "walk", counting)
     pmd.log_evidence(captured(), chains=4, temperatures=4, random_seed=1, progressbar=False)
     assert len(counted) >= 2
-    assert min(counted) >= TUNE
+    assert min(counted) >= PILOT_TUNE
 
 
 def test_draws_of_a_result():
     tree = from_dict({"posterior": {"n": np.arange(12).reshape(2, 3, 2)}})
-    assert [draw["n"].tolist() for draw in rows_of(tree, ["n"])] == np.arange(12).reshape(6, 2).tolist()
+    assert [draw["n"].tolist() for draw in points_of(tree, ["n"])] == np.arange(12).reshape(6, 2).tolist()
 
 
 def lattice() -> pm.Model:

@@ -12,7 +12,7 @@ import pymc_discrete as pmd
 from pymc_discrete import learning
 from pymc_discrete.evidence import log_partition as module
 from pymc_discrete.evidence.annealed import Annealed, base_of, log_base
-from pymc_discrete.evidence.estimate import LogZ, backward, forward, mean_of
+from pymc_discrete.evidence.estimate import LogZ, backward_estimate, forward_estimate, mean_of
 from pymc_discrete.factor_graphs import FactorGraph, Pairwise
 from pymc_discrete.kernels import (
     block_gibbs,
@@ -225,28 +225,34 @@ def members(space):
 def test_estimates_of_known_weights():
     r = np.random.default_rng(6)
     logs = r.normal(-0.5, 1.0, size=100_000)  # weights of mean 1
-    found = forward(logs)
+    found = forward_estimate(logs)
     assert abs(found.value) < 4 * found.error
     assert found.error == pytest.approx(np.sqrt((np.e - 1) / 1e5), rel=0.1)
     assert found.ess == pytest.approx(1e5 / np.e, rel=0.1)
-    assert backward(logs).value == -found.value
-    assert forward(logs, share=0.5).value == pytest.approx(found.value + np.log(0.5))
-    assert forward(np.array([-np.inf, 0.0])).value == pytest.approx(np.log(0.5))
+    assert backward_estimate(logs).value == -found.value
+    assert forward_estimate(logs, share=0.5).value == pytest.approx(found.value + np.log(0.5))
+    assert forward_estimate(np.array([-np.inf, 0.0])).value == pytest.approx(np.log(0.5))
     assert mean_of(np.full(3, -np.inf)).log == -np.inf
 
 
 def test_a_result_says_what_its_bounds_are(caplog):
     logs = np.zeros(20)
-    one = LogZ(forward(logs), None, False, np.linspace(0, 1, 4))
+    one = LogZ(forward_estimate(logs), None, False, np.linspace(0, 1, 4))
     assert "forward" in repr(one)
     assert "backward" not in repr(one)
     assert (one.value, one.error) == (one.forward.value, one.forward.error)
-    assert "a check, no bound" in repr(LogZ(forward(logs), backward(logs), False, one.temperatures))
-    assert "from exact draws" in repr(LogZ(forward(logs), backward(logs), True, one.temperatures))
+    assert "a check, no bound" in repr(
+        LogZ(forward_estimate(logs), backward_estimate(logs), False, one.temperatures)
+    )
+    assert "from exact draws" in repr(
+        LogZ(forward_estimate(logs), backward_estimate(logs), True, one.temperatures)
+    )
     one.complain()
     assert not caplog.records
     few = np.where(np.arange(20) == 0, 0.0, -20.0)
-    LogZ(forward(few), backward(logs - 10.0 + 0.1 * np.arange(20)), False, one.temperatures).complain()
+    LogZ(
+        forward_estimate(few), backward_estimate(logs - 10.0 + 0.1 * np.arange(20)), False, one.temperatures
+    ).complain()
     assert "rests on 1.0 effective chains of 20" in caplog.text
     assert "nats apart" in caplog.text
 

@@ -191,11 +191,11 @@ def check_exact(graph: FactorGraph) -> None:
 def test_messages_of_every_sweep(build, semiring):
     """What the sites receive, after each of the first sweeps, is what the direct implementation sends."""
     graph = build(np.random.default_rng(1))
-    direct, messages = Direct(graph), max_product.start(graph)
+    direct, messages = Direct(graph), max_product.uniform_messages(graph)
 
     @jax.jit
     def sweep(graph, messages):
-        messages = max_product.damped(max_product.update(graph, messages, semiring), messages, 0.3)
+        messages = max_product.damped(max_product.updated_messages(graph, messages, semiring), messages, 0.3)
         return messages, [field.value() for field in max_product.fields(graph, messages)]
 
     for _ in range(6):
@@ -238,7 +238,7 @@ def test_gates_and_counts_with_sites_that_are_known(n, kind, semiring):
 
     def messages(unary):
         there = graph.perturbed([unary.T])
-        (found,) = max_product.update(there, max_product.start(there), semiring)
+        (found,) = max_product.updated_messages(there, max_product.uniform_messages(there), semiring)
         return jnp.concatenate(found, axis=1).T
 
     got = np.asarray(jax.jit(jax.vmap(messages))(unary))

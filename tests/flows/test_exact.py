@@ -12,8 +12,8 @@ from pymc_discrete import Space, target_from_logdensity
 from pymc_discrete.flows import simulate, weights
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.kernel import back_and_forth
-from pymc_discrete.flows.paths import PATHS, SOURCE, TARGET, UNIFORM, Path
-from pymc_discrete.flows.sources import Data, Independent, Mask, Uniform
+from pymc_discrete.flows.paths import FROM_SOURCE, FROM_TARGET, FROM_UNIFORM, PATHS, Path
+from pymc_discrete.flows.sources import Empirical, Independent, Mask, Uniform
 from pymc_discrete.runtime.jax_settings import default_settings
 from tests.tools.enumeration import check_runs, enumerate_target, run_steps
 
@@ -60,7 +60,7 @@ def test_steps_lead_from_the_weights_of_one_time_to_those_of_another(path):
         moved = np.array([step.target, step.uniform, step.source])
         assert (moved >= 0).all()
         np.testing.assert_allclose(step.keep * path.weights(t) + moved, path.weights(s), atol=1e-12)
-        assert moved[SOURCE if s > t else TARGET] == 0
+        assert moved[FROM_SOURCE if s > t else FROM_TARGET] == 0
         if s in (0.0, 1.0):
             assert step.keep == 0
 
@@ -81,7 +81,7 @@ def conditional(path, source, x1, t):
     K = len(source) - 1
     uniform = np.append(np.full(K, 1 / K), 0.0)
     w = np.asarray(path.weights(t))
-    return w[TARGET] * np.eye(K + 1)[x1] + w[UNIFORM] * uniform + w[SOURCE] * source
+    return w[FROM_TARGET] * np.eye(K + 1)[x1] + w[FROM_UNIFORM] * uniform + w[FROM_SOURCE] * source
 
 
 def marginals(path, source, p1, t):
@@ -113,8 +113,8 @@ def test_the_velocity_of_the_posterior_solves_kolmogorov_s_equation(path, source
         flow = np.zeros(len(states))
         for n, x in enumerate(states):
             for i in range(2):
-                u = a[TARGET] * np.append(posterior[n, i], 0) + a[SOURCE] * p0
-                u += a[UNIFORM] * np.append(np.full(3, 1 / 3), 0) + b * np.eye(4)[x[i]]
+                u = a[FROM_TARGET] * np.append(posterior[n, i], 0) + a[FROM_SOURCE] * p0
+                u += a[FROM_UNIFORM] * np.append(np.full(3, 1 / 3), 0) + b * np.eye(4)[x[i]]
                 for v in range(4):
                     y = x.copy()
                     y[i] = v
@@ -456,8 +456,8 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="positive for every value"):
         build(space=SPACE, source=Independent(np.array([[1.0, 0, 0], [0.5, 0.5, 0]])), times=times)
     with pytest.raises(ValueError, match="leave the supports"):
-        build(space=SPACE, source=Data(np.array([[0, 2]])), times=times)
-    of_data = build(space=SPACE, source=Data(np.array([[0, 1]])), times=times)
+        build(space=SPACE, source=Empirical(np.array([[0, 2]])), times=times)
+    of_data = build(space=SPACE, source=Empirical(np.array([[0, 1]])), times=times)
     assert of_data.sample(3)["b"].shape == (3, 1)
     with pytest.raises(ValueError, match="cannot weigh its draws"):
         of_data.log_partition(target())

@@ -14,7 +14,7 @@ from pymc_discrete import Space, learning, target_from_logdensity
 from pymc_discrete.flows.model import FlowModel, grid
 from pymc_discrete.flows.networks import Convolutional, Perceptron
 from pymc_discrete.flows.objectives import CVM, DFM
-from pymc_discrete.flows.paths import PATHS, TARGET
+from pymc_discrete.flows.paths import FROM_TARGET, PATHS
 from pymc_discrete.flows.simulate import forward_table
 from pymc_discrete.runtime.jax_settings import default_settings
 from tests.flows.test_exact import conditional, marginals
@@ -69,7 +69,7 @@ def test_gradients_given_ends_are_those_of_the_marginal_objective(path, source, 
         return total
 
     def marginal(params):
-        log_p, a = of_states(params), model.path.velocity(t)[0][TARGET]
+        log_p, a = of_states(params), model.path.velocity(t)[0][FROM_TARGET]
         if isinstance(objective, CVM):
             error = (jnp.exp(log_p) - posterior) ** 2
             return p @ ((1 - t) * a**2 * error.sum((1, 2)))

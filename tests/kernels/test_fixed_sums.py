@@ -14,7 +14,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import in_place
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
-from pymc_discrete.kernels.block_gibbs import LONG, NEAR, WHOLE
+from pymc_discrete.kernels.block_gibbs import ALL_SPLITS_EVERY, MANY_SPLITS, NEAR_SPLITS
 from pymc_discrete.structure.dependence import Dependence
 from tests.tools.enumeration import (
     Enumerated,
@@ -108,8 +108,8 @@ def pair_matrix(e: Enumerated, a: int, b: int) -> np.ndarray:
     if not space.windowed[a]:
         P = all_splits(e, a, b)
         (v,) = (v for start, v in space.blocks if start <= a < start + v.size)
-        near = on_stretches(e, a, same, NEAR + 1, [1]) if v.K > LONG else P
-        return (P + (WHOLE - 1) * near) / WHOLE
+        near = on_stretches(e, a, same, NEAR_SPLITS + 1, [1]) if v.K > MANY_SPLITS else P
+        return (P + (ALL_SPLITS_EVERY - 1) * near) / ALL_SPLITS_EVERY
     steps = space.column[a][space.exists[a] & (space.column[a] > 0)]
     strides = [s for s in steps if 8 * s <= steps[-1]]
     return on_stretches(e, a, same, 9, strides)
@@ -232,7 +232,7 @@ def test_leaves_the_target_as_it_is_and_reaches_all_of_it():
 def test_pairs_that_look_at_near_splits_are_drawn_apart(monkeypatch):
     """Two pairs in one draw, of which both look at all splits or none does; each has uniforms of its own."""
     of_kernel, near, whole = sys.modules["pymc_discrete.kernels.block_gibbs"], 2, 3
-    for name, value in (("LONG", 4), ("NEAR", near), ("WHOLE", whole)):
+    for name, value in (("MANY_SPLITS", 4), ("NEAR_SPLITS", near), ("ALL_SPLITS_EVERY", whole)):
         monkeypatch.setattr(of_kernel, name, value)
     with pm.Model() as model:
         pm.Multinomial("x", 5, np.array([0.1, 0.2, 0.3, 0.4]))

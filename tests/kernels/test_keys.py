@@ -128,7 +128,7 @@ def test_settling():
 def test_sample(step, monkeypatch):
     """Several blocks and chains, tuning with chains that are helped on, thinned and in chunks."""
     monkeypatch.setattr("pymc_discrete.engine.run.TUNING_CHUNK", 5)
-    monkeypatch.setattr("pymc_discrete.kernels.adaptation.PATIENCE", 0)
+    monkeypatch.setattr("pymc_discrete.kernels.adaptation.STUCK_DRAWS", 0)
     with pm.Model() as model:
         sites()
         mu, s = pm.Normal("mu"), pm.Normal("s")

@@ -19,7 +19,7 @@ from pymc_discrete.kernels import (
     loop,
     path_auxiliary,
 )
-from pymc_discrete.kernels.block_gibbs import NEAR
+from pymc_discrete.kernels.block_gibbs import NEAR_SPLITS
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.space import lattice, linear_constraint
 from pymc_discrete.space.linear_constraint import LinearConstraint, Lines
@@ -154,7 +154,7 @@ IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 @pytest.fixture(autouse=True)
 def few_values_at_once(monkeypatch):
     """So that a small model has lines with more."""
-    monkeypatch.setattr(lines, "MOST", 10)
+    monkeypatch.setattr(lines, "LONGEST_WHOLE_LINE", 10)
 
 
 # ---------------------------------------------------------------- the sweep, enumerated
@@ -167,11 +167,11 @@ def line_matrix(e: Enumerated, sites, v) -> np.ndarray:
     apart = e.states[None] - e.states[:, None]
     t = apart[..., np.flatnonzero(v)[0]] // v[np.flatnonzero(v)[0]]
     on_line = (apart == t[..., None] * v).all(axis=-1)
-    if not space.windowed[sites[0]] and e.states.max() < lines.MOST:
+    if not space.windowed[sites[0]] and e.states.max() < lines.LONGEST_WHOLE_LINE:
         P = np.where(on_line, e.pi, 0.0)
         return P / P.sum(1, keepdims=True)
     steps = space.column[sites[0]][space.exists[sites[0]] & (space.column[sites[0]] > 0)]
-    width = 8 if space.windowed[sites[0]] else NEAR
+    width = 8 if space.windowed[sites[0]] else NEAR_SPLITS
     strides = [s for s in steps if 8 * s <= steps[-1]] if space.windowed[sites[0]] else [1]
     total = np.zeros_like(on_line, float)
     for stride, place in itertools.product(strides, range(width + 1)):
@@ -387,7 +387,7 @@ def test_combinations_have_coefficients_of_either_sign_and_any_size():
     lattices = Lines(
         np.zeros((2, 2, 3), int), np.array([[[1, 0, 2], [0, 1, 3]], [[0, 1, 1], [1, 0, 5]]]), np.array([2, 2])
     )
-    steps = draws_of(lines.combined(lattices))[:, 0]
+    steps = draws_of(lines.random_combinations(lattices))[:, 0]
     drawn = np.stack([steps[:, 0, :2], steps[:, 1, 1::-1]], axis=1)  # (n, R, K)
     assert (steps == np.einsum("nrk,rkm->nrm", drawn, lattices.steps)).all()
     sizes = np.append(0, np.repeat(np.arange(1, 6), 2))

@@ -72,7 +72,7 @@ def sweeper(logdensity):
     """(x (n, d), widths, seed, sweeps) -> (n, d)."""
 
     def run(key, x, widths, sweeps):
-        return slices.draw(key, x, logdensity, widths, False, False, sweeps)[0]
+        return slices.slice_draw(key, x, logdensity, widths, False, False, sweeps)[0]
 
     compiled = jax.jit(jax.vmap(run, (0, 0, None, None)))
     return lambda x, widths, seed, sweeps=1: np.asarray(
@@ -94,7 +94,7 @@ def test_one_sweep_leaves_exact_draws_exact(name):
         d = x.shape[1]
         shape = np.linalg.cholesky(CORRELATED) if name == "correlated" else np.eye(d) + 0.5 * np.tri(d, k=-1)
         scale = SCALE.get(name, 1.0) * width
-        widths = slices.start(d)._replace(axes=np.full(d, scale))
+        widths = slices.initial_widths(d)._replace(axes=np.full(d, scale))
         widths = widths._replace(
             factor=scale / slices.SPREADS * shape if d in slices.FRAMES else widths.factor
         )
@@ -112,7 +112,7 @@ def test_one_sweep_leaves_exact_draws_exact(name):
 def test_modes_far_apart_are_both_reached():
     """From one mode, with a width that spans both."""
     logdensity, exact = DENSITIES["bimodal"]
-    widths = slices.start(1)._replace(axes=np.array([60.0]))
+    widths = slices.initial_widths(1)._replace(axes=np.array([60.0]))
     x = sweeper(logdensity)(np.zeros((N, 1)), widths, 0, 30)
     assert stats.ks_2samp(x[:, 0], exact(np.random.default_rng(9))[:, 0]).pvalue > SIGNIFICANCE
 
@@ -121,7 +121,7 @@ def test_an_impossible_height_lets_nothing_in():
     """log(0) as the height of a slice would hold every point, the impossible ones too."""
     rng = np.random.default_rng(0)
     x = rng.random((N, 1))
-    y = sweeper(lambda x: -jnp.inf + 0 * x[0])(x, slices.start(1), 0)
+    y = sweeper(lambda x: -jnp.inf + 0 * x[0])(x, slices.initial_widths(1), 0)
     np.testing.assert_array_equal(y, x)  # nowhere to go
 
 
@@ -129,7 +129,7 @@ def test_an_impossible_height_lets_nothing_in():
 def tuned(logdensity, x, tune, seed=0):
     def draw(n, carried):
         x, widths, _ = carried
-        return slices.draw(
+        return slices.slice_draw(
             jax.random.fold_in(jax.random.key(seed), n),
             x,
             logdensity,
@@ -139,7 +139,7 @@ def tuned(logdensity, x, tune, seed=0):
             1,
         )
 
-    begin = x, jax.tree.map(jnp.asarray, slices.start(len(x))), slices.SliceInfo(*jnp.zeros(3))
+    begin = x, jax.tree.map(jnp.asarray, slices.initial_widths(len(x))), slices.SliceInfo(*jnp.zeros(3))
     return jax.jit(lambda begin: jax.lax.fori_loop(0, tune, draw, begin))(begin)
 
 
@@ -168,7 +168,7 @@ def test_renewals():
 
 def test_many_coordinates_have_no_frame():
     d = max(slices.FRAMES) + 1
-    widths = slices.start(d)
+    widths = slices.initial_widths(d)
     assert widths.factor.shape == widths.scatter.shape == (0, 0)
     y = sweeper(lambda x: -0.5 * x @ x)(np.random.default_rng(0).normal(size=(2, d)), widths, 1)
     assert stats.kstest(y.ravel(), "norm").pvalue > SIGNIFICANCE
@@ -200,12 +200,16 @@ def test_simulation_based_calibration():
         def draw(n, carried):
             q, widths, out = carried
             logdensity = density.near(q, [y])
-            q, widths, _ = slices.draw(
+            q, widths, _ = slices.slice_draw(
                 jax.random.fold_in(key, n), q, logdensity, widths, n < tune, slices.renewal_due(n, tune), 1
             )
             return q, widths, out.at[jnp.maximum(n - tune, 0) // thin].set(q)
 
-        begin = start, jax.tree.map(jnp.asarray, slices.start(density.size)), jnp.zeros((kept, density.size))
+        begin = (
+            start,
+            jax.tree.map(jnp.asarray, slices.initial_widths(density.size)),
+            jnp.zeros((kept, density.size)),
+        )
         return jax.lax.fori_loop(0, tune + kept * thin, draw, begin)[2]
 
     keys = jax.random.split(jax.random.key(1), replicates)

@@ -13,7 +13,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete import factor_graphs
 from pymc_discrete.kernels import loop, tree_gibbs
-from pymc_discrete.space.forests import VARIANTS, coverings
+from pymc_discrete.space.forests import COVERINGS, coverings
 from tests.tools.enumeration import check_runs, enumerate_target, run_steps
 from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import groups_of, site_matrix
@@ -238,7 +238,7 @@ def test_forests_are_induced_without_cycles_and_cover_all(name, pairs, apart):
     d, apart = 70, np.reshape(apart, (-1, 2)).astype(int)
     members = np.unique(pairs)
     found = coverings(np.sort(pairs, axis=1), apart, members, d)
-    assert len(found) == (1 if name in ("path", "star", "tree") else VARIANTS)
+    assert len(found) == (1 if name in ("path", "star", "tree") else COVERINGS)
     for cover in found:
         assert set(members) == set(np.flatnonzero(np.any([f.sites for f in cover], axis=0)))
         for forest in cover:

@@ -94,7 +94,7 @@ def same(a, b):
 
 def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
     """An error in the middle, and the same call again: to the last bit what comes without one."""
-    monkeypatch.setattr(fit_module, "APART", 0.0)
+    monkeypatch.setattr(fit_module, "CHECKPOINT_SECONDS", 0.0)
     calls = []
 
     def evaluate(params):
@@ -150,7 +150,7 @@ import numpy as np
 from pymc_discrete import learning
 from pymc_discrete.kernels import path_auxiliary
 
-importlib.import_module("pymc_discrete.learning.fit").APART = 0.0
+importlib.import_module("pymc_discrete.learning.fit").CHECKPOINT_SECONDS = 0.0
 def evaluate(params):
     print("evaluated", flush=True)
     time.sleep({pause})

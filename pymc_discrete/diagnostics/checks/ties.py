@@ -20,7 +20,7 @@ from pymc_discrete.diagnostics.thresholds import CORRELATION_OF_TIES
 from pymc_discrete.diagnostics.verdicts import effective_per_chain, slow
 from pymc_discrete.model.equations import equations_of
 from pymc_discrete.model.support import fixed_sums, is_nominal
-from pymc_discrete.runtime.names import element
+from pymc_discrete.runtime.names import element_name
 
 MOST_SERIES = 50  # largest number of series of each kind that are compared with one another
 NAMED_IN_SUM = 6  # largest number of counts in a weighted sum that is looked for
@@ -79,7 +79,7 @@ def called(name: str, labels: Sequence[Sequence[Any]], i: int | None = None) -> 
         return repr(name)
     if i is None:
         return f"the sum of {name!r}"
-    return repr(element(name, labels, np.unravel_index(i, [len(of_axis) for of_axis in labels])))
+    return repr(element_name(name, labels, np.unravel_index(i, [len(of_axis) for of_axis in labels])))
 
 
 def ess_of_series(draws: np.ndarray) -> np.ndarray:
