@@ -5,26 +5,18 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.plots.figure import NAMED, WIDTH, Entry, Figure, colours_of, image, line
-from pymc_discrete.plots.read import Variable, names_of_values, tree_of, variables_of
+from pymc_discrete.plots.figure import FIGURE_WIDTH, LEGEND_ENTRIES, Entry, Figure, colours_of, image, line
+from pymc_discrete.plots.plot import Request, plot
+from pymc_discrete.plots.read import PlottedVariable, names_of_values
 
 ROWS, COLUMNS = 500, 800  # an image has at most so many rows and columns
-VISUALS = ("image", "borders", "legend", "title", "xlabel", "ylabel", "xticks", "yticks")
 
 
+@plot("image", "borders", color="a list with a colour for each value where there are up to 10")
 def plot_chains(
-    idata: Any,
-    var_names: str | list[str] | None = None,
-    *,
-    coords: Mapping[str, Any] | None = None,
-    value_names: str | Mapping[int, str] | Sequence[str] | None = None,
-    labeller: BaseLabeller | None = None,
-    backend: str | None = None,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
-    **pc_kwargs: Any,
+    request: Request, *, value_names: str | Mapping[int, str] | Sequence[str] | None = None
 ) -> PlotCollection:
     """The values of all elements in all draws, as an image: a row for each element, a column for each draw.
 
@@ -34,36 +26,15 @@ def plot_chains(
 
     Parameters
     ----------
-    idata : DataTree
-        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
-    var_names : str or list of str
-        Discrete variables, a panel for each; by default all that the model draws, or all of
-        integers where the result does not say which these are.
     coords : dict, optional
         {dimension: labels} of the elements to draw, and of chains: ``coords={"chain": [0, 3]}``.
     value_names : str, dict or sequence of str, optional
         The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
         components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
         sequence with one for every value that is drawn, or as {value: name}.
-    labeller : arviz_base.labels.BaseLabeller, optional
-        Makes the labels of the elements of their coordinates.
-    backend : {"matplotlib", "plotly"}, optional
-        By default ``plot.backend`` of ArviZ's ``rcParams``.
-    visuals : dict, optional
-        {visual: keyword arguments for it, or False to leave it out}: image, borders (arguments of the
-        backend's functions), legend, title, xlabel, ylabel, xticks, yticks.
-    **pc_kwargs
-        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
-        list with a colour for each value where there are up to 10.
-
-    Returns
-    -------
-    arviz_plots.PlotCollection
 
     Raises
     ------
-    TypeError
-        If `idata` is no DataTree with a group ``posterior``.
     ValueError
         If a variable does not exist or is not of integers, if `value_names` do not fit, or for another
         backend or visual.
@@ -78,28 +49,22 @@ def plot_chains(
     --------
     >>> pmd.plot_chains(idata, "z")  # doctest: +SKIP
     """
-    tree = tree_of(idata, coords)
-    variables = variables_of(tree, var_names, labeller)
+    variables = request.variables
     tables = {v.name: table(v) for v in variables}
     kinds = {name: np.unique(t.values) for name, t in tables.items()}
-    names = names_of_values(idata, value_names, kinds)
-    named = [values for values in kinds.values() if len(values) <= NAMED]
+    names = names_of_values(request.idata, value_names, kinds)
+    named = [values for values in kinds.values() if len(values) <= LEGEND_ENTRIES]
     values = np.unique(np.concatenate(named)) if named else np.zeros(0, int)
-    few = {name: len(values) <= NAMED and len(k) <= NAMED for name, k in kinds.items()}
+    few = {name: len(values) <= LEGEND_ENTRIES and len(k) <= LEGEND_ENTRIES for name, k in kinds.items()}
     heights = [height(v.size) for v in variables]
-    given = pc_kwargs.pop("color", None)
-    figure = Figure(
+    figure = request.figure(
         xr.Dataset(tables),
-        visuals,
-        VISUALS,
-        backend,
-        (WIDTH, sum(heights)),
-        pc_kwargs,
+        (FIGURE_WIDTH, sum(heights)),
         height_ratios=heights,
     )
-    colours = list(given or colours_of(len(values), figure.collection.backend))
+    colours = list(request.color or colours_of(len(values), figure.collection.backend))
     for v in variables:
-        draw(figure, v, tables[v.name], values if few[v.name] else None, colours)
+        draw_chains(figure, v, tables[v.name], values if few[v.name] else None, colours)
     if any(few.values()):
         entries = [
             Entry(names.get(int(k), str(k)), c, "patch") for k, c in zip(values, colours, strict=False)
@@ -108,20 +73,22 @@ def plot_chains(
     return figure.collection
 
 
-def steps(v: Variable) -> tuple[int, int]:
+def thinning(v: PlottedVariable) -> tuple[int, int]:
     """Every how many-th element and draw is drawn."""
     return -(-v.size // ROWS), -(-v.draws.shape[0] * v.draws.shape[1] // COLUMNS)
 
 
-def table(v: Variable) -> xr.DataArray:
+def table(v: PlottedVariable) -> xr.DataArray:
     """The draws (element, draw), the chains one after another, thinned to what an image can show."""
-    row, column = steps(v)
+    row, column = thinning(v)
     draws = v.draws.data.reshape(*v.draws.shape[:2], -1)[:, ::column, ::row]
     values = np.moveaxis(np.asarray(draws), 2, 0).reshape(draws.shape[2], -1).astype(int)
     return xr.DataArray(values, dims=[f"{v.name} element", f"{v.name} draw"])
 
 
-def draw(figure: Figure, v: Variable, drawn: xr.DataArray, values: np.ndarray | None, colours: Any) -> None:
+def draw_chains(
+    figure: Figure, v: PlottedVariable, drawn: xr.DataArray, values: np.ndarray | None, colours: Any
+) -> None:
     """The panel of a variable; `values` are those that have a colour each, if that is so."""
     name, chains = v.name, len(v.chains)
     rows, columns = drawn.shape
@@ -138,7 +105,7 @@ def draw(figure: Figure, v: Variable, drawn: xr.DataArray, values: np.ndarray | 
         x = np.repeat(ends, 3)
         figure.draw("borders", line, lines.to_dataset(name=name), x=x, color="white", width=2)
     figure.limits(name, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
-    row, column = steps(v)
+    row, column = thinning(v)
     shown = range(0, chains, -(-chains // 8))
     figure.marks("x", name, [(c + 0.5) * each - 0.5 for c in shown], [f"chain {v.chains[c]}" for c in shown])
     figure.ticks("y", name, v.labels[::row], 4 * height(v.size))

@@ -1,34 +1,22 @@
 """The matrix of the probabilities that two sites have the same label."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
 from pymc_discrete.diagnostics.labels.coclustering import coclustering
 from pymc_discrete.diagnostics.labels.partition import partition
-from pymc_discrete.plots.figure import Figure, image, line
-from pymc_discrete.plots.read import tree_of, variables_of
+from pymc_discrete.plots.figure import image, line
+from pymc_discrete.plots.plot import Request, plot
+from pymc_discrete.plots.read import plotted_variables
 
 SIDE = 5.6  # inches
-ROOM = 44  # characters for which the horizontal axis has room
-NAMED = 40  # up to this many sites are named; of more only the clusters
-VISUALS = ("image", "borders", "title", "xlabel", "ylabel", "xticks", "yticks")
+TICK_CHARACTERS = 44  # characters for which the horizontal axis has room
+NAMED_SITES = 40  # up to this many sites are named; of more only the clusters
 
 
-def plot_coclustering(
-    idata: Any,
-    var_name: str,
-    *,
-    coords: Mapping[str, Any] | None = None,
-    labeller: BaseLabeller | None = None,
-    backend: str | None = None,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
-    **pc_kwargs: Any,
-) -> PlotCollection:
+@plot("image", "borders", without=["legend"])
+def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
     """The probability that two sites have the same label, of all pairs, with the sites in clusters.
 
     It does not depend on how the labels are called. The sites are in the order of the clusters of
@@ -38,31 +26,14 @@ def plot_coclustering(
 
     Parameters
     ----------
-    idata : DataTree
-        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_name : str
         The variable of labels, with one label per site. Draws do not tell labels from counts, of which the
         matrix says how probable it is that two are equal.
-    coords : dict, optional
-        {dimension: labels} of the sites to draw.
-    labeller : arviz_base.labels.BaseLabeller, optional
-        Makes the labels of the sites of their coordinates.
-    backend : {"matplotlib", "plotly"}, optional
-        By default ``plot.backend`` of ArviZ's ``rcParams``.
-    visuals : dict, optional
-        {visual: keyword arguments for it, or False to leave it out}: image, borders (arguments of the
-        backend's functions), title, xlabel, ylabel, xticks, yticks.
-    **pc_kwargs
-        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``.
-
-    Returns
-    -------
-    arviz_plots.PlotCollection
 
     Raises
     ------
     TypeError
-        If `idata` is no DataTree with a group ``posterior``, or `var_name` no string.
+        If `var_name` is no string.
     ValueError
         If the variable does not exist, is a scalar or not of integers, for another backend or visual, or if
         the matrix or the search for clusters takes too much memory, as `pmd.coclustering` and `pmd.partition`
@@ -77,15 +48,15 @@ def plot_coclustering(
     --------
     >>> pmd.plot_coclustering(idata, "z")  # doctest: +SKIP
     """
-    tree = tree_of(idata, coords)
+    tree = request.tree
     together = coclustering(tree, var_name)
-    v = variables_of(tree, var_name, labeller)[0]
+    v = plotted_variables(tree, var_name, request.labeller)[0]
     clusters = partition(tree, var_name).values.ravel()
     p = together.values.reshape(v.size, v.size)
     order = order_of(p, clusters)
     axes = [f"{var_name} site", f"{var_name} other site"]
     matrix = xr.Dataset({var_name: (axes, p[np.ix_(order, order)])}, {axes[0]: order, axes[1]: order})
-    figure = Figure(matrix, visuals, VISUALS, backend, (SIDE + 1, SIDE), pc_kwargs)
+    figure = request.figure(matrix, (SIDE + 1, SIDE))
     figure.draw("image", image, matrix, bar="P(same label)", square=True)
     sizes = np.bincount(clusters)
     ends = np.cumsum(sizes)[:-1] - 0.5
@@ -97,9 +68,9 @@ def plot_coclustering(
         x = np.concatenate([across, along])
         figure.draw("borders", line, borders, x=x, color="white", width=1)
     figure.limits(var_name, (-0.5, v.size - 0.5), (v.size - 0.5, -0.5))
-    if v.size <= NAMED:
+    if v.size <= NAMED_SITES:
         names = [v.labels[i] for i in order]
-        upright = {"rotation": 90} if sum(map(len, names)) + 2 * v.size > ROOM else {}
+        upright = {"rotation": 90} if sum(map(len, names)) + 2 * v.size > TICK_CHARACTERS else {}
         figure.marks("x", var_name, range(v.size), names, **upright)
         figure.marks("y", var_name, range(v.size), names)
         axis = f"{v.axis}, in the order of clusters"
@@ -111,7 +82,7 @@ def plot_coclustering(
         axis = f"{v.axis}, by cluster"
     draws = f"share of {v.draws.shape[0]} × {v.draws.shape[1]} draws"
     title = f"{var_name}: probability of the same label ({draws})\n{v.size} sites, {len(sizes)} clusters"
-    figure.label(var_name, title, axis, axis if v.size <= NAMED else f"{axis} (its size)")
+    figure.label(var_name, title, axis, axis if v.size <= NAMED_SITES else f"{axis} (its size)")
     return figure.collection
 
 

@@ -1,44 +1,30 @@
 """Probability mass of counts, chain by chain."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, bars, image, line, points
-from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
+from pymc_discrete.plots.figure import (
+    FIGURE_WIDTH,
+    LEGEND_ENTRIES,
+    UNCERTAIN,
+    Entry,
+    bars,
+    image,
+    line,
+    points,
+)
+from pymc_discrete.plots.plot import Request, plot
+from pymc_discrete.plots.read import Shares, shares_of_values
 
 PANELS = 12  # up to this many elements in all have a panel each
 BINS = 100  # a wider range of values is drawn in bins
 TITLES = 52  # characters of titles for which there is room above a row of panels
 DOTS = 40  # up to this many bins have dots
-VISUALS = (
-    "bars",
-    "lines",
-    "dots",
-    "image",
-    "legend",
-    "title",
-    "xlabel",
-    "ylabel",
-    "xticks",
-    "yticks",
-)
 
 
-def plot_counts(
-    idata: Any,
-    var_names: str | list[str] | None = None,
-    *,
-    coords: Mapping[str, Any] | None = None,
-    labeller: BaseLabeller | None = None,
-    backend: str | None = None,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
-    **pc_kwargs: Any,
-) -> PlotCollection:
+@plot("bars", "lines", "dots", "image", color="a list with a colour for each chain")
+def plot_counts(request: Request) -> PlotCollection:
     """The probability of each value of counts: bars for all chains together, a line for each chain.
 
     Lines that lie on one another are chains that agree; how far they lie apart is the Monte Carlo error.
@@ -48,32 +34,12 @@ def plot_counts(
 
     Parameters
     ----------
-    idata : DataTree
-        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_names : str or list of str
         Discrete variables; by default all that the model draws, or all of
         integers where the result does not say which these are.
-    coords : dict, optional
-        {dimension: labels} of the elements to draw.
-    labeller : arviz_base.labels.BaseLabeller, optional
-        Makes the labels of the elements of their coordinates.
-    backend : {"matplotlib", "plotly"}, optional
-        By default ``plot.backend`` of ArviZ's ``rcParams``.
-    visuals : dict, optional
-        {visual: keyword arguments for it, or False to leave it out}: bars, lines, dots, image (arguments of
-        the backend's functions), legend, title, xlabel, ylabel, xticks, yticks.
-    **pc_kwargs
-        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
-        list with a colour for each chain.
-
-    Returns
-    -------
-    arviz_plots.PlotCollection
 
     Raises
     ------
-    TypeError
-        If `idata` is no DataTree with a group ``posterior``.
     ValueError
         If a variable does not exist or is not of integers, or for another backend or visual.
 
@@ -89,11 +55,10 @@ def plot_counts(
     >>> pmd.plot_counts(idata, "N")  # doctest: +SKIP
     >>> pmd.plot_counts(idata, "N", coords={"site": ["a", "b"]})  # doctest: +SKIP
     """
-    tree = tree_of(idata, coords)
-    variables = variables_of(tree, var_names, labeller)
-    shares = [shares_of(tree, v) for v in variables]
+    variables = request.variables
+    shares = [shares_of_values(request.tree, v) for v in variables]
     if sum(v.size for v in variables) > PANELS:
-        return heat_maps(variables, shares, backend, visuals, pc_kwargs)
+        return heat_maps(request, shares)
     panels: dict[str, tuple[xr.DataArray, str, str]] = {}
     for v, s in zip(variables, shares, strict=True):
         for i, label in enumerate(v.labels):
@@ -106,17 +71,12 @@ def plot_counts(
     columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = -(-len(panels) // columns)
     chains = variables[0].chains
-    given = pc_kwargs.pop("color", None)
-    figure = Figure(
+    figure = request.figure(
         xr.Dataset({name: array for name, (array, _, _) in panels.items()}),
-        visuals,
-        VISUALS,
-        backend,
-        (WIDTH, 3.2 if rows == 1 else 0.2 + 2.3 * rows),
-        pc_kwargs,
+        (FIGURE_WIDTH, 3.2 if rows == 1 else 0.2 + 2.3 * rows),
         col_wrap=columns,
     )
-    colours = list(given or figure.cycle(len(chains)))
+    colours = list(request.color or figure.cycle(len(chains)))
     figure.colour_by("chain", range(len(chains)), colours)
     few = max(array.shape[1] for array, _, _ in panels.values()) <= DOTS
     sources = {source for _, source, _ in panels.values()}
@@ -134,7 +94,7 @@ def plot_counts(
         title = title if len(sources) == 1 else f"{title}\n{source}"
         figure.label(name, title, axis, "probability" if place % columns == 0 else None, columns > 1)
     entries = [Entry("all chains", "#d0d0d0", "patch")]
-    if len(chains) <= NAMED:
+    if len(chains) <= LEGEND_ENTRIES:
         entries += [Entry(f"chain {c}", colour, "line") for c, colour in zip(chains, colours, strict=False)]
     else:
         entries.append(Entry("a chain", UNCERTAIN, "line"))
@@ -142,27 +102,16 @@ def plot_counts(
     return figure.collection
 
 
-def heat_maps(
-    variables: list[Variable],
-    shares: list[Shares],
-    backend: str | None,
-    visuals: Mapping[str, Any] | None,
-    pc_kwargs: dict[str, Any],
-) -> PlotCollection:
+def heat_maps(request: Request, shares: list[Shares]) -> PlotCollection:
     """A heat map of values and elements for each variable."""
-    pc_kwargs.pop("color", None)
-    panels = {}
+    variables, panels = request.variables, {}
     for v, s in zip(variables, shares, strict=True):
         values, p, width = binned(s.values, s.pooled)
         axes = [f"{v.name} element", f"{v.name} value"]
         panels[v.name] = xr.DataArray(p, {axes[1]: values}, axes), width
-    figure = Figure(
+    figure = request.figure(
         xr.Dataset({name: array for name, (array, _) in panels.items()}),
-        visuals,
-        VISUALS,
-        backend,
-        (WIDTH, 3.6 * len(panels)),
-        pc_kwargs,
+        (FIGURE_WIDTH, 3.6 * len(panels)),
     )
     for v, s in zip(variables, shares, strict=True):
         array, width = panels[v.name]

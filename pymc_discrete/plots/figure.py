@@ -19,12 +19,13 @@ from arviz_plots.visuals import labelled_title, labelled_x, labelled_y
 from pymc_discrete.runtime.checks import check_choice
 
 BACKENDS = ("matplotlib", "plotly")
-WIDTH = 8.0  # inches, of a figure
+FIGURE_WIDTH = 8.0  # inches, of a figure
 PIXELS = 100  # to an inch, with plotly
-ROOM = 75  # characters for which an axis has room
-UPRIGHT, SMALL = 40, 64  # upright labels for which an axis has room, and small ones
+AXIS_CHARACTERS = 75  # characters for which an axis has room
+UPRIGHT_LABELS, SMALL_LABELS = 40, 64  # upright labels for which an axis has room, and small ones
 LABEL = 0.075, 2.2  # inches below an axis that a character of an upright label takes, and that all may take
-NAMED = 10  # up to this many colours are named in a legend; of more there is a colour bar
+SIDE_BY_SIDE = 60  # up to this many elements, the dots of chains stand beside one another
+LEGEND_ENTRIES = 10  # up to this many colours are named in a legend; of more there is a colour bar
 COLOUR_MAP = "viridis"  # rises in brightness, so that it can be read in grey and by colour-blind people
 UNCERTAIN, ALARM = "#8c8c8c", "#d55e00"  # grey, and vermilion of the Okabe-Ito palette
 # what backends call a marker
@@ -166,20 +167,20 @@ class Figure:
         """The backend's object of a panel."""
         return self.collection.get_target(panel, {})
 
-    def ticks(self, axis: str, panel: str, labels: Sequence[str], room: float = ROOM) -> None:
+    def ticks(self, axis: str, panel: str, labels: Sequence[str], room: float = AXIS_CHARACTERS) -> None:
         """Name the places 0, 1, ... of an axis, of which as many have a label as there is room for.
 
         `room` is a number of characters for the horizontal axis, of labels for the vertical one.
         """
         style: dict[str, Any] = {}
         if axis == "x":
-            places, upright = thinned(labels, room)
+            places, upright = fitting_labels(labels, room)
             if upright:
                 style["rotation"] = 90
-                if len(places) > UPRIGHT:
+                if len(places) > UPRIGHT_LABELS:
                     style["size"] = self.small
         else:
-            places = spaced(labels, int(room))
+            places = evenly_spaced(labels, int(room))
         self.marks(axis, panel, places, [labels[i] for i in places], **style)
 
     def marks(
@@ -206,7 +207,7 @@ class Figure:
             draw(figure, entries, title, **chosen)
 
 
-def spaced(labels: Sequence[str], most: int) -> list[int]:
+def evenly_spaced(labels: Sequence[str], most: int) -> list[int]:
     """Places of at most `most` labels, 1, 2, 5, 10, ... apart; at round numbers where labels are years."""
     n = len(labels)
     step = next(s * 10**e for e in range(12) for s in (1, 2, 5) if -(-n // (s * 10**e)) <= max(most, 1))
@@ -218,7 +219,7 @@ def spaced(labels: Sequence[str], most: int) -> list[int]:
     return list(range(start, n, step))
 
 
-def thinned(labels: Sequence[str], room: float) -> tuple[list[int], bool]:
+def fitting_labels(labels: Sequence[str], room: float) -> tuple[list[int], bool]:
     """The places of the labels of a horizontal axis for which there is room, and whether they stand upright.
 
     Parameters
@@ -227,14 +228,14 @@ def thinned(labels: Sequence[str], room: float) -> tuple[list[int], bool]:
     """
     widest = max(map(len, labels))
     if len(labels) * (widest + 2) <= room or widest <= 6:
-        return spaced(labels, int(room // (widest + 2))), False
-    return spaced(labels, int(SMALL * room / ROOM)), True
+        return evenly_spaced(labels, int(room // (widest + 2))), False
+    return evenly_spaced(labels, int(SMALL_LABELS * room / AXIS_CHARACTERS)), True
 
 
 def below(labels: Sequence[str]) -> float:
     """Inches that upright labels of a horizontal axis take below it; 0 where they do not stand upright."""
     character, most = LABEL
-    return min(character * max(map(len, labels)), most) if thinned(labels, ROOM)[1] else 0.0
+    return min(character * max(map(len, labels)), most) if fitting_labels(labels, AXIS_CHARACTERS)[1] else 0.0
 
 
 def colours_of(n: int, backend: str) -> list[str]:

@@ -1,43 +1,30 @@
 """Inclusion probabilities of indicators."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
 from pymc_discrete.diagnostics.judge import Judge
-from pymc_discrete.plots.figure import NAMED, UNCERTAIN, WIDTH, Entry, Figure, below, line, points
-from pymc_discrete.plots.read import Shares, Variable, shares_of, tree_of, variables_of
+from pymc_discrete.plots.figure import (
+    FIGURE_WIDTH,
+    LEGEND_ENTRIES,
+    SIDE_BY_SIDE,
+    UNCERTAIN,
+    Entry,
+    Figure,
+    below,
+    line,
+    points,
+)
+from pymc_discrete.plots.plot import Request, plot
+from pymc_discrete.plots.read import PlottedVariable, Shares, shares_of_values
 from pymc_discrete.runtime.names import shown
 
-VISUALS = (
-    "chains",
-    "mcse",
-    "mean",
-    "reference",
-    "legend",
-    "title",
-    "xlabel",
-    "ylabel",
-    "xticks",
-)
-ERRORS = 2  # Monte Carlo standard errors that the lines reach to both sides
-APART = 60  # up to this many elements the dots of chains stand side by side
+ERROR_BAR = 2  # Monte Carlo standard errors that the lines reach to both sides
 
 
-def plot_inclusion(
-    idata: Any,
-    var_names: str | list[str] | None = None,
-    *,
-    coords: Mapping[str, Any] | None = None,
-    labeller: BaseLabeller | None = None,
-    backend: str | None = None,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
-    **pc_kwargs: Any,
-) -> PlotCollection:
+@plot("chains", "mcse", "mean", "reference", without=["yticks"], color="a list with a colour for each chain")
+def plot_inclusion(request: Request) -> PlotCollection:
     """The inclusion probability of each indicator, with its Monte Carlo standard error, and a dot per chain.
 
     The dash is the mean over all chains, the line reaches two Monte Carlo standard errors to both sides.
@@ -49,31 +36,11 @@ def plot_inclusion(
 
     Parameters
     ----------
-    idata : DataTree
-        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
     var_names : str or list of str
         Variables of the values 0 and 1, a panel for each; all such variables by default.
-    coords : dict, optional
-        {dimension: labels} of the elements to draw.
-    labeller : arviz_base.labels.BaseLabeller, optional
-        Makes the labels of the elements of their coordinates.
-    backend : {"matplotlib", "plotly"}, optional
-        By default ``plot.backend`` of ArviZ's ``rcParams``.
-    visuals : dict, optional
-        {visual: keyword arguments for it, or False to leave it out}: chains, mcse, mean, reference (arguments
-        of the backend's functions), legend, title, xlabel, ylabel, xticks.
-    **pc_kwargs
-        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
-        list with a colour for each chain.
-
-    Returns
-    -------
-    arviz_plots.PlotCollection
 
     Raises
     ------
-    TypeError
-        If `idata` is no DataTree with a group ``posterior``.
     ValueError
         If a variable does not exist or has other values than 0 and 1, or for another backend or visual.
 
@@ -94,40 +61,32 @@ def plot_inclusion(
     --------
     >>> pmd.plot_inclusion(idata, "gamma")  # doctest: +SKIP
     """
-    tree = tree_of(idata, coords)
-    if var_names is None:
-        drawn = [v for v in variables_of(tree, None, labeller) if is_binary(v)]
+    tree, drawn = request.tree, request.variables
+    if request.var_names is None:
+        drawn = [v for v in drawn if is_drawn_binary(v)]
         if not drawn:
             raise ValueError(
                 "The posterior has no variable with the values 0 and 1. Use pmd.plot_probabilities for "
                 "variables with more values."
             )
-    else:
-        drawn = variables_of(tree, var_names, labeller)
-        if other := [v.name for v in drawn if not is_binary(v)]:
-            one = next(v for v in drawn if v.name == other[0])
-            raise ValueError(
-                f"{shown(other)} {'is' if len(other) == 1 else 'are'} not of the values 0 and 1 alone "
-                f"({other[0]!r} goes from {int(one.draws.min())} to {int(one.draws.max())}). Use "
-                "pmd.plot_probabilities."
-            )
+    elif other := [v for v in drawn if not is_drawn_binary(v)]:
+        raise ValueError(
+            f"{shown(v.name for v in other)} {'is' if len(other) == 1 else 'are'} not of the values 0 and 1 "
+            f"alone ({other[0].name!r} goes from {int(other[0].draws.min())} to "
+            f"{int(other[0].draws.max())}). Use pmd.plot_probabilities."
+        )
     chains = drawn[0].chains
-    shares = {v.name: shares_of(tree, v) for v in drawn}
+    shares = {v.name: shares_of_values(tree, v) for v in drawn}
     found = {v.name: inclusion(tree, v, shares[v.name]) for v in drawn}
-    given = pc_kwargs.pop("color", None)
-    figure = Figure(
+    figure = request.figure(
         xr.Dataset({name: array for name, (array, _) in found.items()}),
-        visuals,
-        VISUALS,
-        backend,
-        (WIDTH, sum(2.8 + below(v.labels) for v in drawn)),
-        pc_kwargs,
+        (FIGURE_WIDTH, sum(2.8 + below(v.labels) for v in drawn)),
     )
-    few = len(chains) <= NAMED
-    colours = list(given or (figure.cycle(len(chains)) if few else [UNCERTAIN] * len(chains)))
+    few = len(chains) <= LEGEND_ENTRIES
+    colours = list(request.color or (figure.cycle(len(chains)) if few else [UNCERTAIN] * len(chains)))
     figure.colour_by("chain", range(len(chains)), colours)
     for v in drawn:
-        draw(figure, v, shares[v.name], *found[v.name])
+        draw_inclusion(figure, v, shares[v.name], *found[v.name])
     entries = [Entry("mean", "black", "dash")]
     if few and len(chains) > 1:
         entries += [Entry(f"chain {c}", colour, "dot") for c, colour in zip(chains, colours, strict=False)]
@@ -137,12 +96,12 @@ def plot_inclusion(
     return figure.collection
 
 
-def is_binary(v: Variable) -> bool:
+def is_drawn_binary(v: PlottedVariable) -> bool:
     """Whether all draws are 0 or 1."""
     return int(v.draws.min()) >= 0 and int(v.draws.max()) <= 1
 
 
-def inclusion(tree: xr.DataTree, v: Variable, shares: Shares) -> tuple[xr.DataArray, np.ndarray]:
+def inclusion(tree: xr.DataTree, v: PlottedVariable, shares: Shares) -> tuple[xr.DataArray, np.ndarray]:
     """The probabilities of 1 in each chain (chain, element), and their standard errors (elements,)."""
     one = np.flatnonzero(shares.values == 1)
     p = shares.p[..., one[0]] if len(one) else np.zeros(shares.p.shape[:2])
@@ -154,28 +113,30 @@ def inclusion(tree: xr.DataTree, v: Variable, shares: Shares) -> tuple[xr.DataAr
     return array, columns.get("mcse P(1)", np.full(v.size, np.nan))
 
 
-def draw(figure: Figure, v: Variable, shares: Shares, p: xr.DataArray, error: np.ndarray) -> None:
+def draw_inclusion(
+    figure: Figure, v: PlottedVariable, shares: Shares, p: xr.DataArray, error: np.ndarray
+) -> None:
     """The panel of a variable, given the probabilities of 1 in each chain and their standard errors."""
     name, element = v.name, f"{v.name} element"
     place = np.arange(v.size)
     n = len(p)
     side = np.zeros(n)
-    if n > 1 and v.size <= APART:
+    if n > 1 and v.size <= SIDE_BY_SIDE:
         side = np.linspace(-0.22, 0.22, n)
         side += np.where(side < 0, -0.1, 0.1)  # the middle is left to the mean and its error
     at = xr.DataArray(place + side[:, None], {"chain": np.arange(n)}, ["chain", element])
     mean = p.mean("chain").to_dataset(name=name)
-    size, long = (16, 70) if v.size <= APART else (5, 14)
+    size, long = (16, 70) if v.size <= SIDE_BY_SIDE else (5, 14)
     half = xr.DataArray([0.5, 0.5], dims="end").to_dataset(name=name)
     ends = (-0.6, v.size - 0.4)
     figure.draw("reference", line, half, x=ends, color="B3", linestyle="C1", width=1)
     if n > 1:
         figure.draw("chains", points, p.to_dataset(name=name), ["color"], x=at, size=size)
-    reach = mean[name].values[:, None] + ERRORS * error[:, None] * [-1.0, 1.0, np.nan]
+    reach = mean[name].values[:, None] + ERROR_BAR * error[:, None] * [-1.0, 1.0, np.nan]
     lines = xr.DataArray(reach.ravel(), dims="end")
     figure.draw("mcse", line, lines.to_dataset(name=name), x=np.repeat(place, 3), color="black", width=2)
     figure.draw("mean", points, mean, color="black", size=long, marker=figure.markers["dash"])
     figure.limits(name, ends, (-0.03, 1.03))
     figure.ticks("x", name, v.labels)
-    title = f"{name}: inclusion probability ± {ERRORS} Monte Carlo standard errors\n{shares.source}"
+    title = f"{name}: inclusion probability ± {ERROR_BAR} Monte Carlo standard errors\n{shares.source}"
     figure.label(name, title, v.axis, f"P({name} = 1)")

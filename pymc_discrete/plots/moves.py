@@ -1,45 +1,33 @@
 """How often the elements of discrete variables move."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
 from pymc_discrete.diagnostics.draws import counted, per_element
 from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.diagnostics.statistics.movement import moves_of
-from pymc_discrete.plots.figure import ALARM, UNCERTAIN, WIDTH, Entry, Figure, below, points
-from pymc_discrete.plots.read import Variable, note_on_labels, tree_of, variables_of
-
-VISUALS = (
-    "moved",
-    "expected",
-    "still",
-    "never",
-    "legend",
-    "title",
-    "xlabel",
-    "ylabel",
-    "xticks",
+from pymc_discrete.plots.figure import (
+    ALARM,
+    FIGURE_WIDTH,
+    SIDE_BY_SIDE,
+    UNCERTAIN,
+    Entry,
+    Figure,
+    below,
+    points,
 )
+from pymc_discrete.plots.plot import Request, plot
+from pymc_discrete.plots.read import PlottedVariable, note_on_labels, tree_of
+
 SUSPECTS = "suspects"  # the group that `with_suspects` adds
-APART = 60  # up to this many elements the dots of chains stand side by side
-LISTED = 6  # so many elements are named in the title
+LISTED_IN_TITLE = 6  # so many elements are named in the title
 
 
-def plot_moves(
-    idata: Any,
-    var_names: str | list[str] | None = None,
-    *,
-    coords: Mapping[str, Any] | None = None,
-    labeller: BaseLabeller | None = None,
-    backend: str | None = None,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
-    **pc_kwargs: Any,
-) -> PlotCollection:
+@plot("moved", "expected", "still", "never", without=["yticks"])
+def plot_moves(request: Request) -> PlotCollection:
     """How often each element moves in each chain: the share of draws that differ from the one before.
 
     The dash is the share that independent draws with the same probabilities would have, so that an element
@@ -49,33 +37,8 @@ def plot_moves(
     draw it after `pmd.relabel`. A chain in which an element never moved is a grey dot where this was to be
     expected, and a cross where it was not, or where the result does not say; the title names such elements.
 
-    Parameters
-    ----------
-    idata : DataTree
-        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
-    var_names : str or list of str
-        Discrete variables, a panel for each; by default all that the model draws, or all of
-        integers where the result does not say which these are.
-    coords : dict, optional
-        {dimension: labels} of the elements to draw.
-    labeller : arviz_base.labels.BaseLabeller, optional
-        Makes the labels of the elements of their coordinates.
-    backend : {"matplotlib", "plotly"}, optional
-        By default ``plot.backend`` of ArviZ's ``rcParams``.
-    visuals : dict, optional
-        {visual: keyword arguments for it, or False to leave it out}: moved, expected, still, never (arguments
-        of the backend's functions), legend, title, xlabel, ylabel, xticks.
-    **pc_kwargs
-        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``.
-
-    Returns
-    -------
-    arviz_plots.PlotCollection
-
     Raises
     ------
-    TypeError
-        If `idata` is no DataTree with a group ``posterior``.
     ValueError
         If a variable does not exist or is not of integers, or for another backend or visual.
 
@@ -93,23 +56,17 @@ def plot_moves(
     --------
     >>> pmd.plot_moves(idata, "z")  # doctest: +SKIP
     """
-    tree = tree_of(idata, coords)
-    variables = variables_of(tree, var_names, labeller)
-    judge = Judge(idata)
-    tree = tree_of(with_suspects(judge, [v.name for v in variables]), coords)
+    variables = request.variables
+    tree = tree_of(with_suspects(request.idata, [v.name for v in variables]), request.coords)
     found = {v.name: moves(tree, v) for v in variables}
-    figure = Figure(
+    figure = request.figure(
         xr.Dataset({name: m for name, (m, _, _) in found.items()}),
-        visuals,
-        VISUALS,
-        backend,
-        (WIDTH, sum(2.8 + below(v.labels) for v in variables)),
-        pc_kwargs,
+        (FIGURE_WIDTH, sum(2.8 + below(v.labels) for v in variables)),
     )
     colour = figure.cycle(1)[0]
     kinds: set[str] = set()
     for v in variables:
-        kinds |= draw(figure, v, *found[v.name], colour, note_on_labels(judge, v.name))
+        kinds |= draw_moves(figure, v, *found[v.name], colour, note_on_labels(request.idata, v.name))
     entries = {
         "moved": Entry("a chain", colour, "dot"),
         "expected": Entry("if draws were\nindependent", "black", "dash"),
@@ -130,7 +87,7 @@ def with_suspects(judge: Judge, names: list[str]) -> xr.DataTree:
     return xr.DataTree.from_dict({"posterior": judge.all, **judge.groups, SUSPECTS: xr.Dataset(found)})
 
 
-def moves(tree: xr.DataTree, v: Variable) -> tuple[xr.DataArray, np.ndarray, np.ndarray]:
+def moves(tree: xr.DataTree, v: PlottedVariable) -> tuple[xr.DataArray, np.ndarray, np.ndarray]:
     """How an element moved.
 
     Returns
@@ -150,9 +107,9 @@ def moves(tree: xr.DataTree, v: Variable) -> tuple[xr.DataArray, np.ndarray, np.
     return array, np.asarray(expected).ravel(), tree[SUSPECTS][v.name].data.ravel()
 
 
-def draw(
+def draw_moves(
     figure: Figure,
-    v: Variable,
+    v: PlottedVariable,
     moved: xr.DataArray,
     expected: np.ndarray,
     suspect: np.ndarray,
@@ -160,7 +117,7 @@ def draw(
     note: str,
 ) -> set[str]:
     """The panel of a variable, with a note in its title; the visuals that it has."""
-    name, few, chains = v.name, v.size <= APART, len(moved)
+    name, few, chains = v.name, v.size <= SIDE_BY_SIDE, len(moved)
     side = np.linspace(-0.25, 0.25, chains) if chains > 1 and few else np.zeros(chains)
     x = (np.arange(v.size) + side[:, None]).ravel()
     y = moved.values.ravel()
@@ -185,7 +142,9 @@ def draw(
     sites = np.flatnonzero(never.reshape(chains, v.size).any(axis=0))
     title = f"{name}: how often it moves, {chains} × {v.draws.shape[1]} draws"
     if len(sites):
-        names = ", ".join(v.labels[i] for i in sites[:LISTED]) + (", ..." if len(sites) > LISTED else "")
+        names = ", ".join(v.labels[i] for i in sites[:LISTED_IN_TITLE]) + (
+            ", ..." if len(sites) > LISTED_IN_TITLE else ""
+        )
         title += f"\n{len(sites)} of {v.size} never moved in some chain: {names}"
     figure.label(name, title + note, v.axis, "share that moved")
     return {"expected"} | {visual for visual, (chosen, _) in groups.items() if chosen.any()}

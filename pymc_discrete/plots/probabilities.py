@@ -5,14 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
 from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.plots.figure import (
-    NAMED,
-    ROOM,
-    WIDTH,
+    AXIS_CHARACTERS,
+    FIGURE_WIDTH,
+    LEGEND_ENTRIES,
     Entry,
     Figure,
     bars,
@@ -21,45 +20,28 @@ from pymc_discrete.plots.figure import (
     image,
     points,
 )
+from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import (
+    PlottedVariable,
     Shares,
-    Variable,
     names_of_values,
     note_on_labels,
-    shares_of,
-    tree_of,
-    variables_of,
+    shares_of_values,
 )
 from pymc_discrete.runtime.names import shown
 
-BARS = 700  # more bars than this would be thinner than a pixel
-APART = 60  # up to this many bars have gaps between them
+MOST_BARS = 700  # more bars than this would be thinner than a pixel
+BARS_WITH_GAPS = 60  # up to this many bars have gaps between them
 ABREAST = 3  # so many images of matrices stand side by side
 MATRIX = 40  # a matrix with more elements is drawn as one
-VISUALS = (
-    "bars",
-    "image",
-    "data",
-    "legend",
-    "title",
-    "xlabel",
-    "ylabel",
-    "xticks",
-    "yticks",
-)
 
 
+@plot("bars", "image", "data", color="a list with a colour for each value")
 def plot_probabilities(
-    idata: Any,
-    var_names: str | list[str] | None = None,
+    request: Request,
     *,
     data: Any = None,
-    coords: Mapping[str, Any] | None = None,
     value_names: str | Mapping[int, str] | Sequence[str] | None = None,
-    labeller: BaseLabeller | None = None,
-    backend: str | None = None,
-    visuals: Mapping[str, Mapping[str, Any] | bool] | None = None,
-    **pc_kwargs: Any,
 ) -> PlotCollection:
     """The probability of each value, a stacked bar for each element: mixture labels, states over time.
 
@@ -69,40 +51,17 @@ def plot_probabilities(
 
     Parameters
     ----------
-    idata : DataTree
-        Draws by `pm.sample`, `pmd.sample` or any other sampler, with a group ``posterior``.
-    var_names : str or list of str
-        Discrete variables, a panel for each; by default all that the model draws, or all of
-        integers where the result does not say which these are.
     data : str or array_like, optional
         Observed data to draw below the bars, with the same horizontal axis: one or several numbers for each
         element, or the name of a variable of the groups ``observed_data`` or ``constant_data``. For one
         variable only.
-    coords : dict, optional
-        {dimension: labels} of the elements to draw.
     value_names : str, dict or sequence of str, optional
         The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
         components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
         sequence with one for every value that is drawn, or as {value: name}.
-    labeller : arviz_base.labels.BaseLabeller, optional
-        Makes the labels of the elements of their coordinates.
-    backend : {"matplotlib", "plotly"}, optional
-        By default ``plot.backend`` of ArviZ's ``rcParams``.
-    visuals : dict, optional
-        {visual: keyword arguments for it, or False to leave it out}: bars, image, data (arguments of the
-        backend's functions), legend, title, xlabel, ylabel, xticks, yticks.
-    **pc_kwargs
-        Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``, and ``color``, a
-        list with a colour for each value.
-
-    Returns
-    -------
-    arviz_plots.PlotCollection
 
     Raises
     ------
-    TypeError
-        If `idata` is no DataTree with a group ``posterior``.
     ValueError
         If a variable does not exist or is not of integers, if `data` or `value_names` do not fit, or for
         another backend or visual.
@@ -119,15 +78,14 @@ def plot_probabilities(
     >>> pmd.plot_probabilities(idata, "state", data="y")  # doctest: +SKIP
     >>> pmd.plot_probabilities(idata, "z", value_names=["absent", "present"])  # doctest: +SKIP
     """
-    tree = tree_of(idata, coords)
-    variables = variables_of(tree, var_names, labeller)
+    idata, tree, variables = request.idata, request.tree, request.variables
     if data is not None and len(variables) > 1:
         raise ValueError(
             f"data belongs to the elements of one variable, and {shown(v.name for v in variables)} are "
             'drawn. Name one of them: plot_probabilities(idata, "z", data=data).'
         )
     observed = None if data is None else data_of(tree, data, variables[0])
-    shares = [shares_of(tree, v) for v in variables]
+    shares = [shares_of_values(tree, v) for v in variables]
     names = names_of_values(
         idata, value_names, {v.name: s.values for v, s in zip(variables, shares, strict=True)}
     )
@@ -138,20 +96,15 @@ def plot_probabilities(
     if observed is not None:
         arrays[str(observed.name)] = observed
         heights.append(1.8)
-    columns, width = 1, WIDTH
+    columns, width = 1, FIGURE_WIDTH
     if {p.kind for p in panels.values()} == {"matrix"}:
         columns = min(len(panels), ABREAST)
         sizes = [p.size(columns) for p in panels.values()]
         width, heights = 1.0 + columns * max(w for w, _ in sizes), [h for _, h in sizes]
     rows = [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
-    given = pc_kwargs.pop("color", None)
-    figure = Figure(
+    figure = request.figure(
         xr.Dataset(arrays),
-        visuals,
-        VISUALS,
-        backend,
         (width, sum(rows)),
-        pc_kwargs,
         col_wrap=columns,
         height_ratios=rows,
         sharex=observed is not None,
@@ -159,7 +112,7 @@ def plot_probabilities(
     barred = {name: panel for name, panel in panels.items() if panel.kind == "bars"}
     if barred:
         values = next(iter(barred.values())).p["value"].values
-        colours = list(given or colours_of(len(values), figure.collection.backend))
+        colours = list(request.color or colours_of(len(values), figure.collection.backend))
         figure.colour_by("value", values, colours)
         for name, panel in barred.items():
             draw_bars(figure, name, panel, panel.variable.axis if observed is None else None, notes)
@@ -191,7 +144,7 @@ class Panel(NamedTuple):
     p : the probabilities, (element, value), or (row, column) of a matrix
     """
 
-    variable: Variable
+    variable: PlottedVariable
     shares: Shares
     kind: str
     p: xr.DataArray
@@ -208,16 +161,16 @@ class Panel(NamedTuple):
     def size(self, columns: int) -> tuple[float, float]:
         """The width and the height of the panel of a matrix among so many in a row, inches."""
         rows, cells = self.p.shape
-        width = (WIDTH - 1.0) / columns - 0.7
+        width = (FIGURE_WIDTH - 1.0) / columns - 0.7
         height = float(np.clip(width * rows / cells, 1.5, 4.2))
         return (min(width, height * cells / rows) if is_square(self.p) else width) + 0.7, height + 0.9
 
 
 def panels_of(
-    variables: list[tuple[Variable, Shares]], names: dict[int, str], flat: bool
+    variables: list[tuple[PlottedVariable, Shares]], names: dict[int, str], flat: bool
 ) -> dict[str, Panel]:
     """{name of the panel: Panel}, given the names of values; `flat` where elements have to be in one row."""
-    kinds = {v.name: kind_of(v, shares, flat) for v, shares in variables}
+    kinds = {v.name: chart_of(v, shares, flat) for v, shares in variables}
     barred = [shares.values for v, shares in variables if kinds[v.name] == "bars"]
     values = np.unique(np.concatenate(barred)) if barred else np.zeros(0, int)
     panels = {}
@@ -234,7 +187,7 @@ def panels_of(
         else:
             dims = [f"{name} {d}" for d in v.draws.dims[2:]]
             for k in range(len(shares.values)):
-                if is_binary(shares) and shares.values[k] != 1:
+                if are_binary(shares) and shares.values[k] != 1:
                     continue
                 array = xr.DataArray(p[:, k].reshape(v.draws.shape[2:]), dims=dims)
                 value = int(shares.values[k])
@@ -247,20 +200,20 @@ def is_square(p: xr.DataArray) -> bool:
     return 1 / 3 <= p.shape[0] / p.shape[1] <= 3
 
 
-def is_binary(shares: Shares) -> bool:
+def are_binary(shares: Shares) -> bool:
     """Whether the values are 0 and 1."""
     return 1 in shares.values and set(shares.values) <= {0, 1}
 
 
-def kind_of(v: Variable, shares: Shares, flat: bool) -> str:
+def chart_of(v: PlottedVariable, shares: Shares, flat: bool) -> str:
     """How a variable is drawn: "bars", "heat map" or "matrix"."""
-    few = len(shares.values) <= NAMED
+    few = len(shares.values) <= LEGEND_ENTRIES
     if few and not flat and v.draws.ndim == 4 and v.size > MATRIX:
         return "matrix"
-    return "bars" if few and v.size <= BARS else "heat map"
+    return "bars" if few and v.size <= MOST_BARS else "heat map"
 
 
-def data_of(tree: xr.DataTree, data: Any, v: Variable) -> xr.DataArray:
+def data_of(tree: xr.DataTree, data: Any, v: PlottedVariable) -> xr.DataArray:
     """The observed data of a variable's elements, (element, column), with a name.
 
     Raises
@@ -296,7 +249,7 @@ def data_of(tree: xr.DataTree, data: Any, v: Variable) -> xr.DataArray:
 def draw_bars(figure: Figure, name: str, panel: Panel, axis: str | None, notes: dict[str, str]) -> None:
     """Stacked bars, one colour for each value, with the note on the variable in the title."""
     v, p = panel.variable, panel.p.fillna(0.0)
-    width = 0.9 if v.size <= APART else 1.0
+    width = 0.9 if v.size <= BARS_WITH_GAPS else 1.0
     bottom = p.cumsum("value") - p
     figure.draw("bars", bars, p.to_dataset(name=name), ["color"], bottom=bottom, width=width)
     figure.limits(name, (-0.5, v.size - 0.5), (0.0, 1.0))
@@ -315,7 +268,7 @@ def draw_heat_map(
 ) -> None:
     """An image with the values from below to above, with the note on the variable in the title."""
     v, values = panel.variable, panel.shares.values
-    most = 1.0 if len(values) <= NAMED else float(panel.p.max()) or 1.0
+    most = 1.0 if len(values) <= LEGEND_ENTRIES else float(panel.p.max()) or 1.0
     figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability", high=most)
     figure.limits(name, (-0.5, v.size - 0.5), (-0.5, len(values) - 0.5))
     figure.ticks("x", name, v.labels)
@@ -338,15 +291,15 @@ def draw_matrix(figure: Figure, name: str, panel: Panel, beside: list[Any] | Non
     figure.limits(name, (-0.5, columns - 0.5), (rows - 0.5, -0.5))
     down, across = panel.variable.draws.dims[2:]
     names = {d: [str(c) for c in panel.variable.draws[d].values] for d in (down, across)}
-    figure.ticks("x", name, names[across], ROOM / ABREAST / 1.5)
+    figure.ticks("x", name, names[across], AXIS_CHARACTERS / ABREAST / 1.5)
     figure.ticks("y", name, names[down], 10)
     figure.label(name, f"P({name})", str(across), str(down))
 
 
-def draw_data(figure: Figure, data: xr.DataArray, v: Variable) -> None:
+def draw_data(figure: Figure, data: xr.DataArray, v: PlottedVariable) -> None:
     """The data, below the bars of the elements to which they belong."""
     x = np.repeat(np.arange(v.size), data.shape[1])
-    size = 30 if v.size <= APART else 8
+    size = 30 if v.size <= BARS_WITH_GAPS else 8
     figure.draw("data", points, data.to_dataset(), x=x, color="B2", size=size)
     figure.limits(str(data.name), (-0.5, v.size - 0.5))
     figure.ticks("x", str(data.name), v.labels)

@@ -29,7 +29,7 @@ MOST_LABELS = 30
 VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
 
 
-class Variable(NamedTuple):
+class PlottedVariable(NamedTuple):
     """A discrete variable, its elements in one row.
 
     Attributes
@@ -115,9 +115,9 @@ def tree_of(idata: Any, coords: Mapping[str, Any] | None) -> xr.DataTree:
     )
 
 
-def variables_of(
+def plotted_variables(
     tree: xr.DataTree, var_names: str | list[str] | None, labeller: BaseLabeller | None
-) -> list[Variable]:
+) -> list[PlottedVariable]:
     """The discrete variables of the posterior that are to be drawn.
 
     By default those that the model draws where the result says which these are, as that of `pmd.sample`
@@ -138,7 +138,7 @@ def variables_of(
         checked(draws.data)
         if not draws.size:
             raise ValueError(f"{name!r} has no elements to draw: its shape is {draws.shape}.")
-        found.append(Variable(name, draws, labels_of(draws, labeller), axis_of(draws)))
+        found.append(PlottedVariable(name, draws, element_labels(draws, labeller), axis_of(draws)))
     return found
 
 
@@ -209,7 +209,7 @@ def note_on_labels(judge: Judge, name: str, named_by: Any = None) -> str:
     return ""
 
 
-def labels_of(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:
+def element_labels(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:
     """The label of each element of draws (chain, draw, ...); that of a scalar is its name."""
     dims = draws.dims[2:]
     if not dims:
@@ -234,7 +234,7 @@ def axis_of(draws: xr.DataArray) -> str:
     return f"element of {draws.name}" if any(map(unnamed.fullmatch, dims)) else ", ".join(dims)
 
 
-def shares_of(tree: xr.DataTree, variable: Variable) -> Shares:
+def shares_of_values(tree: xr.DataTree, variable: PlottedVariable) -> Shares:
     """The probabilities of a variable's values, of the group `probabilities` or else shares of draws."""
     name, draws = variable.name, variable.draws
     number = f"{draws.shape[0]} × {draws.shape[1]} draws"

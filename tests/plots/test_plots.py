@@ -484,12 +484,12 @@ def test_figures_can_be_drawn_and_have_the_size_that_is_asked_for(rng, plot):
 
 
 def test_labels_are_thinned_to_what_there_is_room_for():
-    from pymc_discrete.plots.figure import spaced, thinned
+    from pymc_discrete.plots.figure import evenly_spaced, fitting_labels
 
     years = [str(y) for y in range(1851, 1962)]
-    assert [years[i] for i in spaced(years, 12)] == [str(y) for y in range(1860, 1962, 10)]
-    assert spaced(["a", "b", "c"], 3) == [0, 1, 2]
-    assert thinned(["a", "b"], 75) == ([0, 1], False)
-    places, upright = thinned([f"Ardennes {i}" for i in range(500)], 75)
+    assert [years[i] for i in evenly_spaced(years, 12)] == [str(y) for y in range(1860, 1962, 10)]
+    assert evenly_spaced(["a", "b", "c"], 3) == [0, 1, 2]
+    assert fitting_labels(["a", "b"], 75) == ([0, 1], False)
+    places, upright = fitting_labels([f"Ardennes {i}" for i in range(500)], 75)
     assert upright
     assert len(places) <= 64
