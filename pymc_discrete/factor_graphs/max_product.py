@@ -141,6 +141,7 @@ def fields(graph: SumOfFactors, messages: list[Any]) -> list[Fields]:
 
 def updated_messages(graph: SumOfFactors, messages: list[Any], semiring: Semiring) -> list[Any]:
     """One sweep: the new messages of every factor, given the fields of the sites."""
+    # without the barrier XLA computes the fields again for every edge
     wiring, of_sites = graph.wiring, jax.lax.optimization_barrier(fields(graph, messages))
     new = []
     for n, (factor, parameters, of_factor) in enumerate(

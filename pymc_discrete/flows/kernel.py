@@ -71,4 +71,4 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     def density_only(x: Any, target: Any) -> tuple[Any, Any]:
         return target.logdensity(x), jnp.zeros(())
 
-    return metropolis(propose, lambda x, differences, space: (), at=density_only), {"flow": flow.params}
+    return metropolis(propose, at=density_only), {"flow": flow.params}

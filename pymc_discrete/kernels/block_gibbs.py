@@ -213,6 +213,7 @@ def visit_colours(target, n: int, colours: list[np.ndarray], drawing: Callable):
             values = drawing(
                 u, v, sites, x[start + sites], lambda *candidates: differences_of(x, *candidates)
             )
+            # as in `visit`, the barrier keeps XLA from computing the draw again for every site that reads it
             values = jax.lax.optimization_barrier(values)
             block = jnp.where(colour == c, values[position], x[start : start + v.size])
             return jax.lax.dynamic_update_slice(x, block, (start,))
@@ -377,6 +378,7 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
 
     def drawn(u, first):
         """The values (r, 2) after a draw, given those (r, C) of the first sites that are looked at."""
+        # the barriers keep XLA from computing these again at each of their uses
         values = jax.lax.optimization_barrier(v.constraint.candidates(first.astype(x.dtype), now))
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
         k = choose(u, d)[:, None, None]
@@ -432,6 +434,7 @@ def draw_conditional(u, v: Variable, rows, now, differences):
         return jnp.where(
             k < values.shape[1], jnp.take_along_axis(values, k, axis=1, mode="clip"), now[:, None]
         )[:, 0]
+    # a barrier, for the same reason
     d = jax.lax.optimization_barrier(differences())
     if (v.counts == 2).all():
         odds = d[:, 0] if d.shape[1] == 1 else d[:, 1] - d[:, 0]

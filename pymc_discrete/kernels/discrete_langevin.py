@@ -97,6 +97,7 @@ def jumps(d, time, balancing: str) -> SiteProposals:
     time : () float
     balancing : name of a balancing function
     """
+    # a barrier, without which XLA computes an exponential or a logarithm again in every row that reads it
     once = jax.lax.optimization_barrier
     likeliest = jnp.maximum(d.max(axis=1), 0.0)
     if d.shape[1] == 1:
@@ -273,6 +274,7 @@ class DiscreteLangevin(Method):
             chosen = from_x.draw(uniforms(key, (space.d,), from_x.total.dtype))
             y, back = destination(x, chosen, space)
             logdensity, differences = target.logdensity_and_differences(y)
+            # Without the barrier XLA computes these again for each of their uses.
             from_y = jax.lax.optimization_barrier(site_proposals(y, differences, space, params))
             proposed = State(y, logdensity, differences, CachedProposals(from_y, params))
             log_forward = jnp.where(from_x.weights.max() > 0, from_x.log_prob(chosen), jnp.inf)

@@ -69,8 +69,16 @@ class Kernel(NamedTuple):
     sweeper: Callable | None = None
 
 
+def nothing_kept(x, differences, space: Any) -> tuple:
+    """The `State.carry` of a kernel that keeps nothing."""
+    return ()
+
+
 def evaluate(
-    x, target, carry: Callable, at: Callable = lambda x, target: target.logdensity_and_differences(x)
+    x,
+    target,
+    carry: Callable = nothing_kept,
+    at: Callable = lambda x, target: target.logdensity_and_differences(x),
 ) -> State:
     """The state at x, with its log density, differences and carried quantities computed from scratch."""
     logdensity, differences = at(x, target)

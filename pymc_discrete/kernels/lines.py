@@ -164,6 +164,7 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Calla
     else:
         t = stretch(u[1:], v, jnp.zeros(sites.shape[:1], x.dtype))
     values = (now[:, None] + t[..., None] * steps[:, None]).astype(x.dtype)
+    # the barriers keep XLA from computing these again at each of their uses
     values = jax.lax.optimization_barrier(values)
     d = jnp.minimum(target.joint_differences(n, sites, values, x, joined), LARGEST_DIFFERENCE)
     k = choose(u[0], jax.lax.optimization_barrier(d))[:, None, None]

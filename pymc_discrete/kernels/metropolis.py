@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pymc_discrete.kernels.adaptation import Tuned
-from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate, refuse_constrained
+from pymc_discrete.kernels.kernel import Info, Kernel, State, evaluate, nothing_kept, refuse_constrained
 from pymc_discrete.runtime.jax_settings import default_settings
 
 
@@ -42,7 +42,7 @@ def of_single_sites(x, target):
 
 def metropolis(
     propose: Callable,
-    carry: Callable,
+    carry: Callable = nothing_kept,
     tuned: Tuned | None = None,
     adjusted: bool = True,
     at: Callable = of_single_sites,
@@ -52,7 +52,7 @@ def metropolis(
     Parameters
     ----------
     propose : (key, target, state, params) -> Proposed
-    carry : (x, differences, space) -> what the proposal keeps in the state
+    carry : (x, differences, space) -> `State.carry`, what the proposal keeps; by default nothing
     tuned : the parameter that adapts
     adjusted : whether to accept with the Metropolis-Hastings probability; otherwise every proposal of
         positive density is accepted, which biases the chain

@@ -282,9 +282,8 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
 
     def body(t, carried):
         x, sites, log_prob, path = carried
-        site = choose_site(t, sites)
-        site = jax.lax.optimization_barrier(site)
-        # The barrier makes XLA read x once, before x is updated. Otherwise it copies the whole array.
+        # The barriers make XLA read x once, before x is updated. Otherwise it copies the whole array.
+        site = jax.lax.optimization_barrier(choose_site(t, sites))
         before = jax.lax.optimization_barrier(x[site])
         logw = log_weights_at(site, before)
         column = choose_column(t, logw)

@@ -21,7 +21,7 @@ def sweep_kernel(sweeper: Callable, step: Callable | None = None) -> Kernel:
 
     @default_settings()
     def init(x, target) -> State:
-        return evaluate(jnp.asarray(x), target, lambda x, differences, space: ())
+        return evaluate(jnp.asarray(x), target)
 
     @default_settings()
     def transition(key, state: State, target, params: Any) -> tuple[State, Info]:
