@@ -1,12 +1,13 @@
 """A model whose discrete variables are summed out in every transition and drawn again after it.
 
-A site with many values, or without a bound, is summed over a stretch of them that holds its current value,
-see `stretches`.
+A site with many values, or without a bound, is summed over a stretch: some of its values, laid at random
+about the current one, which is among them (`stretches.py`).
 
-Where all sites together are too many to sum out, each transition sums out a part of them, drawn without
-looking at the state, given all others: it leaves p(theta, z_part | z_rest) invariant, and so p(theta, z). The
-sites of the part are drawn before anything else moves, since theta was moved without looking at their old
-values. Then all sites are drawn once more given theta, one after another.
+Where all sites together are too many to sum out, each transition sums out a part of them given all others.
+The part is drawn without looking at the state, so that the transition leaves p(theta, z_part | z_rest)
+invariant, and with it p(theta, z). The sites of the part are drawn before anything else moves, since theta
+was moved without looking at their old values. Then all sites are drawn once more given theta, one after
+another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,16 +49,22 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NUMBER, NeedsValues, Number
 
-COLLAPSED_POTENTIAL = "~summed out"  # the potential of the collapsed model that is the sum
-STRETCH_VARIABLE = "~stretches"  # the variable of the collapsed model that holds which values are summed
-SUMMED_WHOLE = 64  # supports of at most this many values are summed whole
-AFFORDABLE = 2**14  # and larger ones, if that takes sums of at most this many entries
-SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192  # lengths of other stretches
-AGAIN = 1 / 8  # the probability that sites summed over windows are drawn over stretches, too
-LESS = 2  # windows are summed where that is at most 1 / LESS of the work of stretches
-FAR_BELOW = 15.0  # nats below the most probable value, where the window of a site may end
-DEVIATIONS = 4  # the length in standard deviations of the prior
-# the share of draws at the far end of the stretches, and how many in a row, that are warned of
+# In the model that is left, a potential is the logarithm of the sum, and a variable of integers says which
+# values of each site are summed.
+COLLAPSED_POTENTIAL, STRETCH_VARIABLE = "~summed out", "~stretches"
+SUMMED_WHOLE = 64  # a site with at most this many values is summed over all of them
+AFFORDABLE = 2**14  # one with more values too, if all tables of the sums have at most this many entries
+# Other sites are summed over stretches: numbers of values, of which a stretch has at least and at most so
+# many, about DEVIATIONS standard deviations of the prior.
+SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192
+DEVIATIONS = 4
+# Sites may be summed over windows (`sums_in_windows.py`) in place of stretches, if that takes at most 1 /
+# LESS of the operations. A window ends where what the data say of the site alone is FAR_BELOW nats below
+# its largest value. With the probability AGAIN the sites are then also drawn over stretches, by which they
+# leave windows.
+LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
+# A warning is given if a site is at the far end of its stretches in more than this share of the draws, or
+# in more than this number of draws in a row.
 FAR_SHARE, FAR_RUN = 0.005, 50
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
@@ -71,21 +78,24 @@ class Collapsed:
     ----------
     model : pm.Model
     names : names of the discrete variables
-    length : the length of all stretches; by default by the scales of the variables at the starting point
-    with_numbers : as in `target_of`
+    length : the number of values of all stretches; by default it follows from the standard deviations of the
+        variables' priors at the starting point
+    with_numbers : whether constants and data are inputs of the programs, as in `target_of`
 
-    Those of models that differ by their numbers only are equal, if the stretches have the same lengths.
+    Two objects are equal if their models differ in constants and data only, and their stretches have the same
+    lengths: they share programs.
 
     Attributes
     ----------
-    density : ModelDensity of these variables, in terms of untransformed values of the others
+    density : ModelDensity of these variables, a function of the untransformed values of the others
     stretched : (d,) bool, the sites that are summed over a stretch
-    far : (d,) bool, those that are drawn once more: their values may be further apart than the stretch is
-        long, or they are not in each part
-    sums : Sums; SumsOfParts where all sites together are too many; SumsInWindows where these share tables
-    windows : the same SumsInWindows, else None
-    in_stretches : Sums over stretches, by which sites leave their windows and come back, else `sums`
-    stretches : Stretches, which values of those sites are summed
+    far : (d,) bool, the sites that are drawn once more after the sum: a stretch may not reach all of their
+        probable values, or only some of the sites were summed
+    sums : Sums; SumsOfParts where all sites together are too many; SumsInWindows where windows take less work
+    windows : `sums` if it is a SumsInWindows, else None
+    in_stretches : the Sums over stretches, by which sites leave their windows and come back; `sums` without
+        windows
+    stretches : Stretches, which draws the values that are summed
     model : pm.Model, of the other variables and of `STRETCH_VARIABLE`
 
     Raises
@@ -120,7 +130,7 @@ class Collapsed:
                 windows = self._windows_for(plain, counts, lengths)
             self.windows = windows if windows is not None and LESS * windows.work <= sums.work else None
             self.in_stretches, self.sums = sums, self.windows or sums
-            _ = self.sums.repeats  # may need values of numbers
+            _ = self.sums.repeats  # raises NeedsValues here, if it needs the values of constants or data
             left = without(model, self.density, self.sums, COLLAPSED_POTENTIAL, STRETCH_VARIABLE)
             self.model = MadeModel.of(left, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[COLLAPSED_POTENTIAL]])
@@ -146,12 +156,13 @@ class Collapsed:
 
     @classmethod
     def of(cls, model: pm.Model, names: Sequence[str], length: int | None = None) -> "Collapsed":
-        """The same object for models with the same log density, and an equal one for other numbers."""
+        """The same object for models with the same log density, an equal one for other constants or data."""
 
         def make() -> "Collapsed":
             try:
                 return cls(model, names, length, with_numbers=True)
-            except (NeedsValues, NotImplementedError, ValueError):  # some need constants; or say why not
+            except (NeedsValues, NotImplementedError, ValueError):
+                # with constants as constants: it may be possible, or raises the error for the user
                 return cls(model, names, length)
 
         return _kept.get((key_of_model(model), tuple(names), length), make)
@@ -169,14 +180,14 @@ class Collapsed:
             return self._kept_sums(counts, SumsOfParts)
 
     def _sums(self, lengths: np.ndarray, counts: np.ndarray) -> Sums | None:
-        """The sums with all bounded supports whole, or None where they are too large."""
+        """The sums over the whole supports of all sites with bounds, or None where they are too large."""
         try:
             return self._kept_sums(np.where(self.stretched, lengths, counts))
         except (ValueError, NotImplementedError):
             return None
 
     def _wanted_lengths(self, plain: pm.Model) -> np.ndarray:
-        """(d,) float, the lengths of stretches that hold almost all of the prior, inf where it is unknown."""
+        """(d,) float, how many values hold almost all of each site's prior; inf where that is unknown."""
         names = {name for name, _ in self.density.space.sites}
         scale = deviations(plain, names, point_of(plain))
         for name, parts in self.density.totals.items():
@@ -186,9 +197,9 @@ class Collapsed:
     def _windows_for(self, plain: pm.Model, counts: np.ndarray, lengths: np.ndarray) -> SumsInWindows | None:
         """The sums over windows, of the sites that would be summed over stretches; None where there are none.
 
-        Windows are from the lower bound to where what the data say of the site alone has fallen far below its
-        largest value, at the start, and at least as long as a stretch. Sites that are connected have windows
-        of the same length.
+        A window goes from the lower bound to where the terms of the site alone, at the starting point, are
+        far below their largest value, and is at least as long as a stretch. Sites that interact, directly
+        or by way of others, have windows of the same length.
         """
         space, stretched = self.density.space, self.stretched
         if not stretched.any() or self.density.plan.dense or (space.lower[stretched] <= -UNBOUNDED).any():
@@ -218,9 +229,9 @@ class Collapsed:
         return found
 
     def _reach(self, plain: pm.Model, elements: Sparse) -> np.ndarray | None:
-        """(d,) int, how many values of each site from its lower bound are not made very improbable by the
-        terms of this site alone, at the start; 0 where there are none. None where larger values may be
-        probable.
+        """(d,) int, the number of values from each site's lower bound up to the largest one that the terms of
+        this site alone do not make very improbable, at the starting point; 0 where there are no such terms.
+        None where values beyond those that were looked at may be probable.
         """
         alone = elements.alone()
         total = np.zeros((len(elements.counts), elements.counts.max(initial=1)))
@@ -253,7 +264,8 @@ class Collapsed:
         )
 
     def middle(self, x: np.ndarray) -> np.ndarray:
-        """(..., n) int, as `drawn_stretches` with stretches about the current values, and the first part.
+        """(..., n) int, what `drawn_stretches` gives, with stretches centred at x, and the first part of
+        the sites.
 
         Parameters
         ----------
@@ -262,7 +274,7 @@ class Collapsed:
         return self._packed(*self.stretches.intervals(x, np), x, 0, np)
 
     def _packed(self, values, doublings, x, part, xp: Any = jnp):
-        """(..., n) int, stretches and the number of a part as `sums` takes them."""
+        """(..., n) int, stretches and the number of a part, in a vector as the methods of `sums` take it."""
         found, lead = [], x.shape[:-1]
         if self.windows is not None:
             return x
@@ -276,11 +288,11 @@ class Collapsed:
 
     # ------------------------------------------------------------ pure JAX functions
     def context(self, point: Mapping[str, Any]):
-        """The context of the density at a point of the other variables' value variables, and its numbers."""
+        """The context of the density, given {name: value} of the other value variables and the numbers."""
         return self.density.without_parts(self.inputs(point))
 
     def inputs(self, point: Mapping[str, Any]) -> list[Any]:
-        """The inputs of `context`, from which the density's own context is prepared."""
+        """The values of the density's `graph.others` at such a point, of which `context` is computed."""
         read = iter(self._read(*(point[str(v.name)] for v in self._values)))
         others = self.density.graph.others
         return [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
@@ -292,16 +304,18 @@ class Collapsed:
         ----------
         context : as `context` gives it
         stretches : as `drawn_stretches` gives them
-        usual : (d,) float, as there
+        usual : (d,) float, as `drawn_stretches` takes them
         """
         key_draw, key_again = jax.random.split(key)
         total, x = self.sums.total_and_draw(key_draw, context, stretches)
         return total, self._drawn_again(key_again, context, x, usual)
 
     def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches, usual):
-        """As `total_and_draw`, and (d, K) the probabilities of the values of the stretches given the others.
+        """As `total_and_draw`, and (d, K), the probability of each value of a stretch given the other
+        variables.
 
-        Their mean over draws is that of p(z_i = k), since the sites are drawn from them.
+        Their mean over draws estimates p(z_i = k), as the share of draws with z_i = k does, and with less
+        variance.
         """
         key_draw, key_again = jax.random.split(key)
         total, x, probabilities = self.sums.total_draw_and_probabilities(key_draw, context, stretches)
@@ -310,8 +324,8 @@ class Collapsed:
     def _drawn_again(self, key, context: ContextOfModel, x, usual):
         """The sites after further draws of them given the other variables.
 
-        Where sums are over windows, all are drawn together over stretches in some of the draws. Then those
-        are drawn that a stretch may not reach far enough.
+        Where sums are over windows, in some of the draws all sites are drawn together over stretches. Then
+        the sites that are `far` are drawn one after another.
         """
         if self.windows is not None:
             key, key_coin, key_stretches, key_sites = jax.random.split(key, 4)
@@ -331,12 +345,12 @@ class Collapsed:
         return x
 
     def drawn_stretches(self, key, x, usual, first: Any = False):
-        """(n,) int, the values that are summed of each site, and the number of a part, as `sums` takes them.
+        """(n,) int, the values of each site that are summed, and the number of a part, as `sums` takes them.
 
         Parameters
         ----------
         x : (d,) int
-        usual : (d,) float, values that do not depend on x, about which stretches are laid
+        usual : (d,) float, values about which stretches are laid; they must not depend on x
         first : () bool, whether the chain is at its start
         """
         key_stretches, key_part = jax.random.split(key)
@@ -348,12 +362,12 @@ class Collapsed:
     def too_short(self, far_out: FarOut, draws: int) -> str | None:
         """A warning where sites come to the far end of their stretches; None where they do not.
 
-        Beyond it a chain comes in few draws, so that a tail there is seen too seldom or too long at a time.
-        An effective sample size that is estimated from the draws does not show that.
+        Few stretches reach beyond it. A chain comes there seldom, and then stays for long, which an effective
+        sample size that is estimated from the draws does not show.
 
         Parameters
         ----------
-        far_out : the draws of all chains added up, and the longest run of any of them
+        far_out : its counts of draws added up over the chains, its longest run the longest of any chain
         draws : number of draws of all chains
         """
         share, longest = far_out.draws / max(draws, 1), far_out.longest
@@ -372,7 +386,7 @@ class Collapsed:
         )
 
     def far_out(self, x: Any, usual: Any, xp: Any = jnp):
-        """(..., d) bool, the sites x at the far end of what is summed of them, or beyond."""
+        """(..., d) bool, the sites whose value in x is at the far end of those that are summed, or beyond."""
         if self.windows is not None:
             return self.windows.outside(x, xp)
         return self.stretches.far_out(x, usual, xp)
@@ -382,14 +396,15 @@ class Collapsed:
     def gives_probabilities(self) -> bool:
         """Whether the probabilities of the variables' values are found with the sums.
 
-        They are not where totals stand in the place of some, or where that would be too dear.
+        They are not where the space has totals in the place of some variables, or where that would take too
+        many operations.
         """
         return self.density.space.totals is None and self.sums.gives_probabilities
 
     @cached_property
     def _windows(self) -> list[tuple[slice, int, bool]]:
-        """For each variable of the space its sites, how many values of each have a sum, and whether these are
-        the values of its stretches' neighbourhood instead of its support.
+        """Of which values probabilities are added up over draws: for each variable of the space its sites,
+        the number of values, and whether these are values about the usual ones, where sites have stretches.
         """
         found = []
         for start, v in self.density.space.blocks:
@@ -399,13 +414,13 @@ class Collapsed:
         return found
 
     def no_probabilities(self) -> list[np.ndarray]:
-        """[(size, K)] of zeros, one for each variable of the space: sums of probabilities; [] without any."""
+        """The sums of probabilities before the first draw: zeros (size, K) for each variable of the space."""
         if not self.gives_probabilities:
             return []
         return [np.zeros((here.stop - here.start, width)) for here, width, _ in self._windows]
 
     def window(self, usual: Any, xp: Any = jnp):
-        """(..., d) int, the first values whose probabilities are added up.
+        """(..., d) int, the first of the values of each site whose probabilities are added up.
 
         Parameters
         ----------
@@ -416,7 +431,7 @@ class Collapsed:
         return xp.where(self.stretched, xp.maximum(xp.maximum(usual - half, lower) - half, lower), lower)
 
     def with_probabilities(self, sums: list[Any], probabilities, stretches, first) -> list[Any]:
-        """Sums of probabilities with those of one more draw; values outside of the windows are left out.
+        """Sums of probabilities after one more draw; of values that the sums do not hold, nothing is added.
 
         Parameters
         ----------

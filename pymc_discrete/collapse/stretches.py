@@ -1,19 +1,19 @@
-"""Which values of a site are summed in a transition, where its support is too long to be summed whole.
+"""Which values of a site are summed in a transition, where it has too many to sum over all.
 
-They are the stretch s of the site: L values, a third of them consecutive, about a usual value. On both sides
-of these the support is divided into L / 8 intervals of two values, L / 8 of four values, and so on. s has one
-value of each, which counts as often as its interval has values w: what is summed stands for all values as far
-as the intervals reach.
+The L values that are summed are the site's stretch s. A third of them are consecutive, about a usual value.
+On both sides of these the support is divided into L / 8 intervals of two values, L / 8 of four values, and
+so on. The stretch has one value of each interval. It counts w times, where w is the number of values of the
+interval: the sum over s stands for that over all values as far as the intervals reach.
 
-A number u, uniform in [0, 1), says which value that is, number floor(u w) of each interval. Given that the
-current value z is number n of its own interval, u is uniform in [n / w, (n + 1) / w). Its density there is
-w, so that p(theta, z | u) is proportional to w(z) p(theta, z) for the values z in s. A transition that leaves
-the sum of w(z) p(theta, z) over s invariant, followed by a draw of z from its terms, leaves p(theta, z)
-invariant, for every L.
+A number u, uniform in [0, 1), says which value of each interval is in s: that with the index floor(u w).
+Given that the current value z has the index n in its own interval, u is uniform in [n / w, (n + 1) / w).
+Its density there is w, so that p(theta, z | u) is proportional to w(z) p(theta, z) for the values z in s. A
+transition that leaves the sum of w(z) p(theta, z) over s invariant, followed by a draw of z from its terms,
+leaves p(theta, z) invariant, for every L.
 
-A value beyond all intervals is in a stretch of L consecutive values. In one transition of twenty, s is one of
-the cells of L values, one, four or sixteen apart, into which the integers are divided without looking at z.
-So every value can be reached from every other one.
+A current value beyond all intervals has a stretch of L consecutive values. In one transition of twenty, the
+integers are divided, without looking at z, into sets of L values that are one, four or sixteen apart, and s
+is the set that holds z. So every value can be reached from every other one.
 """
 
 from typing import Any, NamedTuple
@@ -24,18 +24,19 @@ import numpy as np
 
 from pymc_discrete.kernels.random import uniforms
 
-ELSEWHERE = 0.05  # the probability of cells that are laid at random
-STRIDES = (1, 4, 16)  # the distances between their values
-FAR_END = 0.25  # the part of the intervals on one side that is their far end
+# With the probability ELSEWHERE a stretch is one of the sets of equally spaced values into which the
+# integers are divided at random; the distance of their values is one of STRIDES.
+ELSEWHERE, STRIDES = 0.05, (1, 4, 16)
+FAR_END = 0.25  # the share of the intervals on one side, the outermost ones, that is called their far end
 
 
 class FarOut(NamedTuple):
-    """How much sites stood at the far end of their stretches, or beyond.
+    """How often the values of sites were at the far end of their stretches, or beyond.
 
     Attributes
     ----------
     draws : (d,) int, in how many draws
-    run : (d,) int, in how many of the last ones without a break
+    run : (d,) int, in how many draws in a row up to now
     longest : (d,) int, the longest such run
     """
 
@@ -55,7 +56,7 @@ class Stretches:
     Parameters
     ----------
     lengths : (d,) int, the number of values that are summed
-    stretched : (d,) bool, whether they are a stretch; others have no more values than that
+    stretched : (d,) bool, whether a site has more values than that, and so a stretch
     lower, upper : (d,) int, the bounds of the sites
     """
 
@@ -69,11 +70,11 @@ class Stretches:
         self._ends = np.cumsum(2**self._doublings, axis=1)
 
     def intervals(self, usual, xp: Any = jnp) -> tuple[Any, Any]:
-        """The intervals about usual values, of which a stretch has one value each.
+        """The intervals about usual values; a stretch has one value of each of them.
 
         Parameters
         ----------
-        usual : (..., d) float, values that do not depend on the current ones
+        usual : (..., d) float, values that do not depend on the current ones of the chain
         xp : the array module
 
         Returns
@@ -86,7 +87,8 @@ class Stretches:
         middle = xp.minimum(xp.round(usual).astype(int) - single // 2, upper + 1 - single)
         middle = xp.maximum(middle, lower)
         after = middle + single
-        # as many to the left as reach the bound, but half of them, or those that are not needed to the right
+        # Intervals on the left: as many as reach the lower bound, but at most half of all, or as many as
+        # are left over where fewer reach the upper bound.
         gaps = middle - lower, upper - after + 1
         to_lower, to_upper = (xp.where(g > 0, (ends < g[..., None]).sum(-1) + 1, 0) for g in gaps)
         left = xp.minimum(xp.minimum(to_lower, outer), xp.maximum(outer // 2, outer - to_upper))
@@ -102,7 +104,7 @@ class Stretches:
         return xp.where(number < 0, middle[..., None] + self.columns, outside), doublings
 
     def _reach(self, first, doublings, xp: Any = jnp) -> tuple[Any, Any]:
-        """(..., d) int, the first value of all intervals of a site, and that after the last."""
+        """(..., d) int, the least value of all intervals of a site, and one more than the largest."""
         here = self.columns < self.lengths[:, None]
         high = xp.where(here, first + 2**doublings, first[..., :1]).max(-1)
         return xp.where(here, first, first[..., :1]).min(-1), high
@@ -114,8 +116,8 @@ class Stretches:
         ----------
         x : (d,) int
         usual : as in `intervals`
-        first : () bool, whether the chain is at its start, which may be impossible where the stretch about
-            the usual values is not: that one is taken
+        first : () bool, whether the chain is at its start. The start may be impossible where other values
+            near the usual ones are possible, so that the stretch is then always about these.
 
         Returns
         -------
@@ -130,7 +132,8 @@ class Stretches:
         return values, jnp.where(elsewhere, 0, doublings)
 
     def about(self, u, x, usual) -> tuple[Any, Any]:
-        """As `drawn`, stretches about the usual values, and of values beyond these consecutive ones.
+        """As `drawn`, stretches about the usual values; of L consecutive values where x is beyond all
+        intervals.
 
         Parameters
         ----------
@@ -150,7 +153,7 @@ class Stretches:
         return jnp.where(within, values, beyond), jnp.where(within, doublings, 0)
 
     def anywhere(self, u, x, stride):
-        """(d, K) int, values in cells that are laid at random, without looking at x.
+        """(d, K) int, for each site the set of equally spaced values that holds x, laid without looking at x.
 
         Parameters
         ----------
@@ -160,16 +163,17 @@ class Stretches:
         return self._cells(x, jnp.floor(u * self.lengths * stride).astype(int), stride)
 
     def _cells(self, x, origin, stride):
-        """(d, K) int, the cells that hold x, of values that are `stride` apart.
+        """(d, K) int, the set that holds x, of those with values that are `stride` apart.
 
-        They are origin + m L stride + r + k stride, k = 0..L-1, for each m and each r < stride.
+        A set has the values origin + m L stride + r + k stride, k = 0..L-1; there is one for each integer m
+        and each r < stride.
         """
         span = jnp.asarray(self.lengths) * stride
         first = origin + (x - origin) // span * span + (x - origin) % stride
         return first[:, None] + stride * self.columns
 
     def far_out(self, x, usual, xp: Any = jnp):
-        """(..., d) bool, the sites x at the far end of the intervals, or beyond, but not at a bound."""
+        """(..., d) bool, whether x is at the far end of the intervals or beyond; False if that is a bound."""
         first, doublings = self.intervals(usual, xp)
         low, high = self._reach(first, doublings, xp)
         middle = first[..., 0]

@@ -18,12 +18,13 @@ from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.kernels.random import uniforms
 from pymc_discrete.runtime.names import shown
 
-# Probabilities of values are found where tables that are not shared have at most so many times the entries.
+# The probability of each value needs tables that sites do not share. It is computed if these have at most
+# this many times the entries of those that are shared.
 MUCH_MORE = 16
 
 
 class SumTooLarge(ValueError):
-    """Sites interact with so many others that they cannot be summed out one after another."""
+    """Sites interact with so many others that the tables of their elimination would be too large."""
 
 
 class Sums:
@@ -102,9 +103,9 @@ class Sums:
 
     @cached_property
     def apart(self) -> Elimination | None:
-        """The elimination in which each site has a table of its support; None where that is too dear.
+        """The elimination in which every site has a table of its own; None where that takes too many entries.
 
-        The derivatives of the sum by these tables are the probabilities of the values.
+        The derivatives of the logarithm of the sum by these tables are the probabilities of the values.
         """
         try:
             found = self._arranged(False)
@@ -129,7 +130,7 @@ class Sums:
 
     @cached_property
     def repeats(self) -> Repeats | None:
-        """The same sum where many of its parts are equal, which takes less work."""
+        """The same sum in less work, where many groups of connected sites have equal sums; else None."""
         return Repeats.of(self.elements)
 
     @property
@@ -139,7 +140,7 @@ class Sums:
 
     # ------------------------------------------------------------ pure JAX functions
     def within(self, stretches: Any):
-        """(d,) bool, the sites that are summed out."""
+        """(d,) bool, the sites that are summed out, given `stretches` as `summed_values` takes them."""
         return jnp.ones(len(self.counts), bool)
 
     def summed_values(self, stretches: Any = None) -> tuple[Any, Any]:
@@ -148,8 +149,9 @@ class Sums:
         Parameters
         ----------
         stretches : (places,) int, optional
-            These values of all sites, and then the logarithms to base 2 of how often they count. Sites
-            whose whole support is summed are summed from their lower bound, as are all by default.
+            The values of all sites, and then the logarithms to base 2 of how often each counts. Only the
+            sites that are summed over stretches are read from it; others, and all by default, are summed
+            over consecutive values from their lower bound.
 
         Returns
         -------
@@ -163,7 +165,7 @@ class Sums:
         return jnp.where(moving, values, whole), jnp.where(moving, doublings, 0)
 
     def tables(self, context: ContextOfModel, stretches: Any = None) -> list[Any]:
-        """The tables of the elements, and (d, K) how much each value counts, in nats.
+        """The tables of the elements, and (d, K) nats, the logarithm of how often each value counts.
 
         Parameters
         ----------
@@ -186,9 +188,10 @@ class Sums:
         )
 
     def logdensity_of(self, inputs: Sequence[Any], stretches: Any = None):
-        """`logdensity` in the context of these inputs, whose derivatives are nowhere nan without influence.
+        """`logdensity`, given values of the other variables, with derivatives that are finite where it is.
 
-        So is that of log(mu) at mu = 0, in the log density of a Poisson count, which is 0 without it.
+        The derivative of x log(mu) at mu = 0, in the log density of a Poisson count x, is nan also where x
+        is 0 and the term has no influence; such derivatives are taken as 0.
         """
         if self.repeats is not None:
             return self.repeats.logdensity(inputs)
@@ -211,11 +214,11 @@ class Sums:
         return found + self._rest(context, stretches), self._at(index, stretches), probabilities
 
     def _rest(self, context: ContextOfModel, stretches: Any):
-        """() nats, what is not summed."""
+        """() nats, the terms that no summed site enters."""
         return self.elements.constant(context)
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
-        """What a function (elimination, tables, *inputs) gives."""
+        """What `function` of (elimination, tables, *inputs) returns, with the elimination that it needs."""
         apart = function is total_draw_and_probabilities
         return function(self.apart if apart else self.elimination, tables, *inputs)
 

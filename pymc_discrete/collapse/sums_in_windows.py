@@ -1,11 +1,11 @@
-"""Sums over the same values for all sites, so that sites with equal tables share one.
+"""Sums over ranges of values that never change (windows), so that sites with equal tables share one.
 
-A stretch, see `stretches`, is about the usual value of each site, and holds its current one: no two sites
-have the same, nor the same tables. A window is chosen once. A component of connected sites that are all
-within their windows is summed over these. One that is not keeps its values. Either way the draw of its sites
-leaves within the window what was within, and beyond it what was beyond, so that the posterior stays as it is.
-In some of the draws all sites are then drawn together over stretches, by which they leave their windows and
-come back.
+A stretch (`stretches.py`) is laid at random about the current value of its site. So no two sites are summed
+over the same values, and each needs a table of its own. A window is chosen once, before the first draw.
+Sites that interact, directly or by way of others, are a component. If all of its sites are within their
+windows, they are summed over these and drawn from them; otherwise they keep their values. Either way none
+crosses the border of its window, so that the posterior stays invariant. With some probability a draw then
+also draws all sites over stretches, by which they leave their windows and come back.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from pymc_discrete.differences.sum_of_parts import ContextOfModel
 class SumsInWindows(Sums):
     """The sum of a block's density over windows of its sites.
 
-    Where the methods of `Sums` take `stretches`, these take x (d,), the current values of the sites.
+    The argument `stretches` of its methods is x (d,), the current values of the sites.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class SumsInWindows(Sums):
 
 
 class OfComponents(NamedTuple):
-    """An elimination of which some components count."""
+    """An elimination in which the sums of some components are left out of the total."""
 
     elimination: Elimination
     counted: Any  # (c,) bool

@@ -1,7 +1,7 @@
 """Sums over a part of the sites given all others, where all of them together are too many.
 
-The parts are chosen once; which of them is summed out is an input of the sums, like the values at which they
-begin. The tables of the elements are those of all sites. A part has its own elimination, of the tables at the
+The parts are chosen once; the number of the one that is summed out is an input of the sums. The tables of the
+elements are made for all sites. Each part has its own elimination, of the slices of these tables at the
 current values of the sites outside of it.
 """
 
@@ -20,14 +20,14 @@ from pymc_discrete.runtime.names import shown
 
 
 class Given(NamedTuple):
-    """Tables of one array, of which the same columns belong to sites of a part.
+    """Tables of one array in which the same axes belong to sites of a part; the other axes are given.
 
     Attributes
     ----------
     array : the number of the array
     rows : (r,) int, the tables in it
     sites : (r, J) int, the sites of each
-    inner : for each column, whether its sites are in the part
+    inner : for each column of `sites`, whether these are in the part
     shape : the number of values of each site in the part
     """
 
@@ -41,8 +41,8 @@ class Given(NamedTuple):
 class SumsOfParts(Sums):
     """The sum of a block's density over a part of its sites, given the values of the others.
 
-    Where the methods of `Sums` take `stretches`, these take d + 1 numbers more: the current values of all
-    sites, and the number of the part. The values that are summed of sites outside of it are the current ones.
+    The argument `stretches` of its methods is that of `Sums`, followed by d + 1 numbers: the current values
+    of all sites, and the number of the part. Sites outside of the part have their current value alone.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class SumsOfParts(Sums):
         )
 
     def _split(self, inside: np.ndarray) -> list[Given]:
-        """The tables by what of them is in a part."""
+        """All tables, grouped by the axes that belong to sites of a part."""
         found = []
         for array, group in enumerate(self.elements.groups):
             patterns, which = np.unique(inside[group.sites], axis=0, return_inverse=True)
@@ -91,7 +91,7 @@ class SumsOfParts(Sums):
 
     @staticmethod
     def _by_shape(given: list[Given]) -> list[list[Given]]:
-        """Those that join several sites of the part, which become one array for each shape."""
+        """The tables that join several sites of the part, in groups of one shape, which become one array."""
         shapes = dict.fromkeys(g.shape for g in given if len(g.shape) > 1)
         return [[g for g in given if g.shape == shape] for shape in shapes]
 
@@ -107,7 +107,7 @@ class SumsOfParts(Sums):
 
     @cached_property
     def repeats(self) -> None:
-        """Parts in turn are summed given the values of other sites, which differ."""
+        """None: given the values of the other sites, which differ, no two groups of sites have equal sums."""
         return None
 
     @property
@@ -137,7 +137,8 @@ class SumsOfParts(Sums):
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
         values, _ = self.summed_values(stretches)
-        index = self._current(stretches) - values[:, 0]  # of the sites outside, in their tables
+        # which entry of their tables the sites outside of the part have
+        index = self._current(stretches) - values[:, 0]
 
         def of_part(part: int) -> Callable:
             return lambda tables, index, *inputs: function(
@@ -150,7 +151,8 @@ class SumsOfParts(Sums):
     def _given_others(self, part: int, tables: list[Any], index) -> list[Any]:
         """The tables of a part, at the current values of the sites outside of it.
 
-        Those that join several of its sites, and (d, K), the sums of all others by the site they belong to.
+        First those that join several of its sites; then (d, K), for each site the sum of all that join it
+        to none.
         """
         *tables, support = tables
 

@@ -149,4 +149,4 @@ class Population:
         return jax.lax.map(lambda each: chain(*each), (identities, states))
 
 
-_walks: Kept[Callable] = Kept(PROGRAMS)  # compiled
+_walks: Kept[Callable] = Kept(PROGRAMS)  # compiled programs of `Population.walk`

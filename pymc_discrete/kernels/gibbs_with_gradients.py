@@ -56,7 +56,7 @@ class GibbsWithGradients(Method):
 
     @property
     def lengths(self) -> PathLength:
-        """The number of moves in a proposal."""
+        """How the number of moves of a proposal is drawn, and tuned."""
         return PathLength("n_flips", self.n_flips, LARGEST_TUNED)
 
     def check(self, target: Any) -> None:

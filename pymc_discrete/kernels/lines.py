@@ -1,4 +1,4 @@
-"""Draws along lines x + t v: of sites that change only so (`LinearConstraint`), or also alone."""
+"""Draws along lines x + t v, of sites that linear equations tie (`LinearConstraint`), and of others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,15 +13,16 @@ from pymc_discrete.space.interactions import Sets
 from pymc_discrete.space.linear_constraint import LinearConstraint, Lines, longest
 from pymc_discrete.space.space import UNBOUNDED
 
-# (key) -> sites (T, R, m), steps (T, R, m): directions to draw along in turn, for each of R sets
+# (key) -> (sites, steps), both (T, R, m) int. Each of R sets is drawn along T directions, one after
+# another; in a direction its m sites change by `steps` each.
 Directions = Callable[[Any], tuple[Any, Any]]
-# A draw along a line of sites that may also change alone looks at all values, if they are at most so many.
+# A line of at most this many states is drawn from all of them, where the sites may also change alone.
 LONGEST_WHOLE_LINE = 32
-COMBINED = 2.0  # mean number of basis vectors that a combination is made of, where there are many
+COMBINED = 2.0  # mean number of basis vectors with a coefficient that is not 0, in a random combination
 
 
 def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Callable]:
-    """Visits that draw the sites of some sets along lines, each given all else.
+    """Functions that draw the sites of some sets along lines, each line given everything else.
 
     Per set, one visit draws along as many short vectors as its lattice has dimensions, in random order. A
     second one draws along a random integer combination of a basis: every vector of the lattice has a positive
@@ -30,9 +31,9 @@ def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Ca
 
     Parameters
     ----------
-    sets : which do not interact, unless they are drawn in turn
-    stretch : see `kernels.block_gibbs.stretch`
-    in_turn : whether one set is drawn at a time, and the tensors that join the sites are updated after it
+    sets : the sets to draw; they must not interact, unless they are drawn in turn
+    stretch : lays candidate values about a current one, see `kernels.block_gibbs.stretch`
+    in_turn : whether the sets are drawn one at a time; what the target keeps of x is updated after each
 
     References
     ----------
@@ -55,9 +56,9 @@ def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Ca
 
 
 def visit_lines(target, sets: Sets, stretch: Callable, in_turn: bool) -> Callable:
-    """A visit that draws along some of the lines of each of some sets (`Variable.lines`), in random order.
+    """A function that draws some sets along some of their lines (`Variable.lines`), in random order.
 
-    Of each set there are as many draws as it has sites; parameters as of `line_visits`.
+    A set is drawn along as many lines as it has sites; parameters as of `line_visits`.
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)
@@ -66,14 +67,14 @@ def visit_lines(target, sets: Sets, stretch: Callable, in_turn: bool) -> Callabl
 
 
 def draws_in_turn(constraint: LinearConstraint, sets: np.ndarray) -> int:
-    """The number of draws of each set, one after another, in a sweep over some sets."""
+    """The largest number of draws of a set, one after another, in a sweep over some sets."""
     dimensions = [len(constraint.bases[s]) for s in sets]
     most = max(dimensions, default=0)
     return most + (most > 1)
 
 
 def in_random_order(lines: Lines, turns: int) -> Directions:
-    """Each set's lines in random order, `turns` of them; from the beginning again where they are fewer."""
+    """`turns` lines of each set in random order; a set with fewer lines goes through them again."""
     R, M, _ = lines.sites.shape
     turn = np.arange(turns)[:, None] % lines.number
 
@@ -105,11 +106,11 @@ def random_combinations(lattices: Lines) -> Directions:
 
 
 def visit(target, n: int, directions: Directions, width: int, stretch: Callable, in_turn: bool):
-    """A visit that draws sites of variable n along directions, one after another.
+    """A function (key, x, backward) -> x that draws sites of variable n along directions, one after another.
 
     Parameters
     ----------
-    width : the largest number of values along a line, where the variable is finite
+    width : the largest number of states on a line, where the variable is finite
     """
     start = target.space.starts[n]
 
@@ -141,15 +142,17 @@ def visit(target, n: int, directions: Directions, width: int, stretch: Callable,
 
 
 def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Callable, joined):
-    """x after sites of variable n were drawn from their conditional on lines, given all other sites.
+    """x after a draw of sites of variable n from their conditional on the lines x + t v, given all other
+    sites.
 
-    Every value of t that the bounds allow is a candidate, or a stretch of values at random that contains 0;
-    the latter also where there are many values, and the sites may change alone as well.
+    The candidates are all t that the bounds allow, or else a stretch: some values of t, laid at random
+    about 0, which is among them. There is a stretch where a bound is missing, and where a line has many
+    states of sites that may also change alone.
 
     Parameters
     ----------
-    sites, steps : (r, m) int, the line of each row; sites are counted within the variable
-    joined : as `target.carried(x)`, or None
+    sites, steps : (r, m) int, of each line the sites that change, counted within the variable, and v
+    joined : what the target keeps of x to find differences faster, `target.carried(x)`; or None
     """
     start, v = target.space.blocks[n]
     now, moving = x[start + sites], steps != 0

@@ -33,7 +33,7 @@ def step_to(space: Space, now, site, column):
 
     The cyclic shift on a finite site, the offset on a windowed one: steps commute and invert by negation.
     """
-    # the index of a value in a finite support, or an offset
+    # of a finite site the neighbour's index in the support, of a windowed one its offset
     neighbour = jnp.asarray(space.column)[site, column] if space.windowed.any() or (space.K > 1) else column
     shift = jnp.remainder(
         neighbour - (now - per_site(space.lower, site)), per_site(space.upper - space.lower + 1, site)
@@ -187,7 +187,10 @@ class SingleSites:
         return y, site * self.space.K + back
 
     def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:
-        """The state at y, which `made` has led to from the state `before`; see `arrive`."""
+        """The state at y, where `moves`, of which some are `active`, have led from the state `before`.
+
+        Only what the moves touch is computed anew; see the function `arrive`.
+        """
         sites = jnp.where(active, moves // self.space.K, self.space.d)
         return arrive(target, before, y, sites, balancing, logdensity)
 

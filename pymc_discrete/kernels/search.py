@@ -16,7 +16,9 @@ RETURNING = 40  # sweeps from there to the bulk of the target: each halves the d
 # The penalties of an impossible element, in nats. Mostly the number of impossible elements never increases;
 # in one sweep of `PERIOD` it may, since some states become possible only by a detour.
 HIGH_PENALTY, LOW_PENALTY, PERIOD = 30.0, 1.5, 4
-PROHIBITIVE = 1e9  # the penalty on the way back, far above all differences of finite elements
+# The penalty once a possible state is found, on the way to the bulk of the target: larger than any
+# difference of finite log densities, so that no element becomes impossible again.
+PROHIBITIVE = 1e9
 
 
 def search(key, x, target_of: Callable[[Any, Any], Any]):

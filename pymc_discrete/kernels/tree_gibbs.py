@@ -126,7 +126,8 @@ def stack_forests(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest
                 array = getattr(forest, name)
                 if name == "column":
                     array = np.where(forest.node == d, beyond, array)
-                # the last level is that below the roots: a shallower forest is padded at its deepest levels
+                # The last level holds the sites just below the roots. A forest with fewer levels is padded in
+                # front, at the deepest levels.
                 position = (
                     (slice(levels - array.shape[0], None), slice(array.shape[1]))
                     if array.ndim == 2

@@ -1,9 +1,9 @@
 """Which sites of a block interact, and therefore which may be drawn together.
 
-Sites that only sparse terms depend on are coloured: those of one colour do not interact and are drawn
-together. Sites that tables join in pairs form a graph, whose forests are drawn together. Sites of a part in
-which every site interacts with every other are scanned one at a time. Of sites that change together, whole
-sets are coloured or scanned.
+Sites whose terms join few sites each are coloured: those of one colour do not interact, and are drawn at
+once. Sites that interact through tables of pairs only are the nodes of a graph, whose forests are drawn at
+once. Where all sites of a term interact with one another, they are drawn one at a time (scanned). Sites
+that a constraint ties are coloured or scanned as a whole set.
 """
 
 from functools import cached_property
@@ -21,10 +21,10 @@ class Sets(NamedTuple):
 
     Attributes
     ----------
-    n : the number of their variable
-    sets : (R,) int, numbers of the sets, counted within the variable; if they are coloured, sites of
-        different sets do not interact
-    inner : whether sites of the same set may interact, so that one pair of each set is drawn at a time
+    n : the index of their variable in the space
+    sets : (R,) int, the indices of the sets among those of the variable; if the sets are coloured, sites of
+        different ones do not interact
+    inner : whether sites of the same set may interact, so that only one pair of each set is drawn at a time
     """
 
     n: int
@@ -40,9 +40,9 @@ class Interactions:
     pairs : (E, 2) int
         Sites that a table joins, the lower first.
     apart : [(n, J) int]
-        Sites that interact otherwise, in sets of J sites, padded with -1.
+        Sites that an element of another kind joins, J of them in each row, padded with -1.
     mixed : (d,) bool
-        Sites of a part in which every site interacts with every other.
+        Sites of a term that joins many sites, each of which interacts with every other.
     space : Space
     """
 
@@ -84,7 +84,7 @@ class Interactions:
 
     @cached_property
     def coloured_sets(self) -> list[Sets]:
-        """Groups of sets that do not interact, which together hold all sets except the `scanned_sets`."""
+        """The sets of constrained sites but `scanned_sets`, in groups of which no two sets interact."""
         coloured = []
         for n, (start, v) in enumerate(self.space.blocks):
             if v.constraint is None:

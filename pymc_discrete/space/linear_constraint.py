@@ -16,17 +16,19 @@ from pymc_discrete.space.constraints import Constraint, ListedMoves
 from pymc_discrete.space.lattice import basis_of, short_vectors
 
 UNLIMITED = 2**31 - 1  # a bound of at least this size is none
-LONGEST_SEARCH = 60.0  # seconds
-TIGHTENINGS = 50  # most passes over all rows in which bounds follow from one another
-REACH = 8  # random values are within this distance of a known solution, or three times the solution's size
+LONGEST_SEARCH = 60.0  # seconds that the solver may look for integers that meet all equations
+TIGHTENINGS = 50  # most passes over the equations, each of which tightens bounds by those found before
+# Random solutions minimise objectives with random coefficients up to STEEPEST in size, each value within
+# REACH of a known solution's, or within three times its size.
+REACH, STEEPEST = 8, 9
 LISTED_EQUATIONS = 4  # most equations that a message lists
-STEEPEST = 9  # random objectives have coefficients up to here
-FARTHEST_RANDOM_MOVE = 64  # most steps along a line of a random move
-FARTHEST_MOVE = 8  # most steps along a line, in either direction, where all moves are made
+# largest |t| of moves x + t v: of those made at random, and where all moves are listed
+FARTHEST_RANDOM_MOVE, FARTHEST_MOVE = 64, 8
 
 
 class Lines(NamedTuple):
-    """Directions in which the sites of some sets may change, for R sets.
+    """Directions v of the lines x + t v along which sites change together: M for each of R sets, of m sites
+    each.
 
     Attributes
     ----------
@@ -55,9 +57,9 @@ class Lines(NamedTuple):
 
     @property
     def turns(self) -> int:
-        """The number of draws of a sweep that gives as many to each set as it has sites, one after another.
+        """The largest number of draws of a set in a sweep that draws it once per site.
 
-        There are no more than directions.
+        It is drawn along each of its directions at most once.
         """
         sites = np.bincount((of_each := self.set_of(self.sites.max(initial=-1) + 1))[of_each >= 0])
         return int(np.minimum(self.number[: len(sites)], sites).max(initial=0))
@@ -67,9 +69,9 @@ class Lines(NamedTuple):
 class LinearConstraint(Constraint):
     """Integer values x (n,) of the sites of one variable that are known to have A x = y.
 
-    A change of one site breaks an equation. A set of sites changes along a vector v with A v = 0 of the
-    lattice of such vectors, to x + t v for an integer t. Sites that no equation joins, directly or by way of
-    others, are in different sets.
+    A change of one site alone breaks an equation. Sites change together to x + t v, where t is an integer
+    and v an integer vector with A v = 0; all such vectors are a lattice. Sites that an equation joins,
+    directly or by way of others, are a set, which changes independently of the other sets.
 
     Attributes
     ----------

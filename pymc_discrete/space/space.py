@@ -43,12 +43,13 @@ class Variable:
     nominal : bool
         Whether values are labels without an order.
     width : int
-        Where the offsets are geometric, Gibbs sampling draws from a stretch: width + 1 equally spaced values,
-        of which one is the current value. For labels without an order they are from anywhere.
+        Where the offsets are geometric (1, 2, 4, ...), Gibbs sampling draws from a stretch: width + 1 equally
+        spaced values, laid at random such that one is the current value. Of labels without an order it draws
+        from the current one and `width` others, taken anywhere.
     constraint : Constraint, optional
-        Sets of sites that change together; None where every site may change alone.
+        Which sites change only together, and how; None where every site may change alone.
     lines : Lines, optional
-        Directions in which some sites change together, of sites that may also change alone.
+        Directions in which sites may change together, in addition to changing alone.
     """
 
     name: str
@@ -72,9 +73,10 @@ class Variable:
 
     @property
     def stretches(self) -> tuple[int, np.ndarray]:
-        """(w, strides): stretches of w + 1 equally spaced values that reach as far as the offsets.
+        """(w, strides): the w + 1 equally spaced values that Gibbs sampling draws from, and their possible
+        spacings.
 
-        One of the values is the current one; each stride gives one spacing.
+        With the largest spacing they reach as far as the offsets. One of the values is the current one.
         """
         offsets = np.asarray(self.offsets)
         steps = offsets[offsets > 0]
@@ -128,13 +130,13 @@ class Member(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """A linear map of sites, which replaces some of them.
+    """A map of states x to states: some sites become integer linear combinations of sites, the others stay.
 
     Attributes
     ----------
-    sites : (n,) int, those that it replaces
-    read : (n, m) int, the sites that each is computed from
-    coefficients : (n, m) int
+    sites : (n,) int, the sites that get new values
+    read : (n, m) int, the m sites of which each new value is computed
+    coefficients : (n, m) int, of these
     """
 
     sites: np.ndarray
@@ -237,7 +239,7 @@ class Support(NamedTuple):
 
 
 class ByTotals(NamedTuple):
-    """How the sites of a space, some of which are totals, go with the values of a model.
+    """The map between the sites of a space and the values of a model, where some sites are sums of values.
 
     Attributes
     ----------
@@ -284,7 +286,7 @@ class Space:
     opposite : (d, K) int
         The column of the negated offset.
     totals : ByTotals, optional
-        Where some sites are totals, and not the values of a model.
+        Where some sites are not values of a model's variables but sums of them, which move more easily.
     """
 
     totals: ByTotals | None = None
