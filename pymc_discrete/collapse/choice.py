@@ -1,17 +1,21 @@
-"""Chooses what is summed out where the user names nothing: what is tied to variables that NUTS moves.
+"""Chooses what is summed out by default: discrete variables that depend strongly on variables that NUTS
+moves.
 
-A count N that enters a term by its amount, together with a continuous unknown (a detection probability, a
-rate), nearly determines that unknown and is nearly determined by it: drawn in turn they move along a ridge.
+If two such variables are drawn in turn, each given the other, they mix slowly. This is what *tied* means
+here.
 
-Labels whose own probabilities are unknown, such as the weights of a mixture or an occupancy that covariates
-explain, are tied to these: the labels say what the weights are, and the other way round. A sum over labels
-that are independent given all else, or depend on one another in small groups, takes a few times the work and
-is made where that is cheap. Where two or more parameters of each component are unknown as well, such as means
+A count N that enters the arithmetic of a term together with a continuous unknown (a detection probability, a
+rate) nearly determines that unknown, and is nearly determined by it: drawn in turn they move along a ridge.
+
+Labels whose probabilities are unknown, such as the weights of a mixture or an occupancy that covariates
+explain, are tied to these: the labels determine the weights, and the weights the labels. They are summed out
+where that is cheap: a few times the work, for labels that are independent given everything else, or depend on
+one another in small groups. Where two or more parameters of each component are unknown as well, such as means
 and standard deviations, the tie is stronger (a component that is wide draws in more points, and so remains
-wide), and a sum may cost more. Labels and switches of known probability are mostly known given the rest, and
-mix well.
+wide), and a sum may cost more. Labels and switches of known probability are mostly determined by the data,
+and mix well.
 
-Coefficients that are integrated out while sites move (`collapse.integrated`) tie nothing.
+Coefficients that are integrated out while sites move (`collapse.integrated`) are tied to nothing.
 """
 
 import logging
@@ -49,15 +53,18 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-WORK_PER_DRAW = 1000  # work of a draw besides the elements of the log density, counted in elements
-# An evaluation may take at most this many times as much counted work. In time it is about a third of that;
-# an effective draw of an N-mixture takes 30 to 150 times fewer draws. A chain of 40 counts takes 55 times. An
-# open population of 100 sites over 5 years takes 106 times, and an effective draw 140 times fewer.
+# Work is counted in evaluations of elements of the log density; what a draw costs besides is so many of them.
+WORK_PER_DRAW = 1000
+# With variables summed out, an evaluation of the log density may take at most this many times as much counted
+# work, which is about a third as many times the time. An N-mixture needs 30 to 150 times fewer draws for as
+# large an effective sample. A chain of 40 counts takes 55 times the work. An open population of 100 sites
+# over 5 years takes 106 times, and needs 140 times fewer draws.
 MOST_TIMES_THE_WORK = 128.0
-# The same for labels that are tied to their probabilities alone. An evaluation with a sum over five kinds
-# takes three to four times as long, and labels that the data make all but certain gain nothing.
+# The same for labels that are tied to their probabilities alone. A sum over five values of each takes three
+# to four times as long, and labels that the data make all but certain gain nothing by it.
 MOST_TIMES_FOR_WEIGHTS = 8.0
-MOST_LABELS_TOGETHER = 8  # of labels that depend on one another given all else, where these are summed out
+# Labels are summed out if no more than this many depend on one another given everything else.
+MOST_LABELS_TOGETHER = 8
 
 
 def variables_to_sum_out(
@@ -67,13 +74,15 @@ def variables_to_sum_out(
     sampled_by: str = "collapse=False",
     summed_by: str = "collapse=True",
 ) -> Collapsed | None:
-    """The counts and labels that it pays to sum out, if there are any; a logged line says what and why.
+    """The model without the counts and labels that it pays to sum out; None where there are none.
+
+    A logged line says which and why.
 
     Parameters
     ----------
     names : discrete variables that may be summed out
     moved : continuous variables that NUTS moves
-    sampled_by, summed_by : what the user can write to have the other, for the log
+    sampled_by, summed_by : what the user can write to have them sampled, or summed out, for the log
     """
     model = described.model
     try:
@@ -139,7 +148,7 @@ def summed_if_it_pays(
 
     Parameters
     ----------
-    dearest : how many times the work an evaluation may take
+    dearest : how many times the work an evaluation of the log density may take
     """
     if not width_of_models():
         too_narrow = ": with 32 bits, sums over many states lose too much."
@@ -164,9 +173,10 @@ def summed_if_it_pays(
 def tied_counts(
     density: ModelDensity, moved: Sequence[str], integrated: Sequence[str] = ()
 ) -> dict[str, list[str]]:
-    """{count: the continuous variables among `moved` that a term joins it with, by its amount}.
+    """{count: the continuous variables among `moved` that a term has beside it, if arithmetic is done with
+    it}.
 
-    The prior of a count is not such a term, nor is a term of coefficients that can be integrated out.
+    The prior of a count is no such term, nor is a term of coefficients that can be integrated out.
     """
     graph, space = density.graph, density.space
     numbers = ~space.nominal & (space.upper - space.lower > 1)
@@ -192,12 +202,13 @@ def tied_counts(
 def tied_labels(
     density: ModelDensity, moved: Sequence[str]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Labels, alone or in small groups given all else, and the variables among `moved` that they are tied to.
+    """Labels that depend on few others given everything else, and the variables among `moved` they are tied
+    to.
 
     Returns
     -------
-    labels : {labels of unknown probabilities that choose elements of two or more variables: these}
-    weighted : {other labels of unknown probabilities: the variables that these, and their term, depend on}
+    labels : {labels of unknown probabilities that index two or more variables: these variables}
+    weighted : {other labels of unknown probabilities: the variables that these probabilities depend on}
     """
     graph, space = density.graph, density.space
     nominal = {m.name for m in space.members if m.size > 1 and is_label(space, m)}
@@ -222,10 +233,12 @@ def tied_labels(
 
 
 def in_large_groups(density: ModelDensity, names: set[str]) -> set[str]:
-    """Those of the named variables of which a site depends on many others of them, given all else.
+    """The named variables of which some site depends on many of their other sites, given everything else.
 
-    The skills of each of many persons are small groups; the states of a chain are a large one, as is a vector
-    that one term reads as a whole. Of few groups, too, a joint draw is as good as a sum (see `at_once`).
+    The skills of a person are a small group, those of many persons are many small groups; the states of a
+    hidden Markov chain are a large group, as is a vector that one term reads as a whole. Of few groups,
+    too, a joint draw is as good as a sum (see `at_once`), so that a group is also large if there are fewer
+    groups than it has sites.
     """
     space, plan = density.space, density.plan
     among, of_site = np.zeros(space.d, bool), np.array([name for name, _ in space.sites], object)
@@ -261,7 +274,7 @@ def is_label(space: Space, member: Member) -> bool:
 
 
 def tables_of(value: Variable, term: Variable) -> list[Variable]:
-    """The tensors in which a variable is an index."""
+    """The tensors of a term that are indexed by a variable."""
     found = []
     depends = Depends([value])
     for node in toposort([term], blockers=[value]):
@@ -272,7 +285,7 @@ def tables_of(value: Variable, term: Variable) -> list[Variable]:
 
 
 def moved_above(variables: Sequence[Variable], graph: LogpGraph, moved: Sequence[str]) -> set[str]:
-    """The variables among `moved` that enter the computation of others."""
+    """The variables among `moved` of which some tensors are computed."""
     above = set(ancestors(variables))
     return {
         each
@@ -284,7 +297,7 @@ def moved_above(variables: Sequence[Variable], graph: LogpGraph, moved: Sequence
 
 
 def by_amount(value: Variable, term: Variable) -> bool:
-    """Whether the values of a variable enter arithmetic, besides comparisons and as an index."""
+    """Whether a term does arithmetic with a variable, and does not only compare its values or index by them."""
     same = {value}  # the variable, rearranged
     for node in toposort([term], blockers=[value]):
         here = [i in same for i in node.inputs]
@@ -307,9 +320,9 @@ def by_amount(value: Variable, term: Variable) -> bool:
 
 
 def gaussian(value: Variable, term: Variable, density: ModelDensity) -> bool:
-    """Whether a term is a quadratic form in a variable, as where it is measured with a Normal error.
+    """Whether a term is a quadratic form in a variable, as that of data that measure it with a Normal error.
 
-    The data then tell what the value is, and there is no tie.
+    The data then determine the value, and other unknowns of the term do not.
     """
     joined = Depends(density.graph.others)
     degree = QuadraticDegree([value])

@@ -23,15 +23,18 @@ MOST_STATES = 2**12
 
 
 class ElementGroup(NamedTuple):
-    """Elements of a term that depend on J sites each.
+    """E entries of a term's tensor (elements), each of which depends on J sites.
+
+    The values of an element at all values of its sites are a table. Elements that are equal as functions of
+    their sites may share one.
 
     Attributes
     ----------
     term : Term
-    elements : (E,) int, flat indices of the elements
+    elements : (E,) int, flat indices into the term
     sites : (E, J) int, the sites of each element
-    widths : J numbers of values, of the sites in each column
-    tables : (E,) int, which of the U different tables of the group is that of each element
+    widths : J int, the number of values of the sites in each column of `sites`
+    tables : (E,) int, which of the U different tables of the group belongs to each element
     """
 
     term: Term
@@ -42,7 +45,7 @@ class ElementGroup(NamedTuple):
 
     @property
     def first(self) -> np.ndarray:
-        """(U,) int, for each of the U different tables the place of the first element that has it."""
+        """(U,) int, for each of the U different tables the index of the first element that has it."""
         return np.unique(self.tables, return_index=True)[1]
 
     @property
@@ -51,18 +54,18 @@ class ElementGroup(NamedTuple):
         return float(len(self.first) * np.prod(self.widths, dtype=float))
 
     def of(self, rows: np.ndarray) -> "ElementGroup":
-        """Some of the elements."""
+        """The group of some of the elements, given by their indices."""
         tables = np.unique(self.tables[rows], return_inverse=True)[1]
         return self._replace(elements=self.elements[rows], sites=self.sites[rows], tables=tables)
 
 
 class Whole(NamedTuple):
-    """All terms together, as a function of all sites.
+    """All terms together, as one element that depends on all sites; attributes as of `ElementGroup`.
 
     Attributes
     ----------
     sites : (1, d) int
-    widths : d numbers of values
+    widths : d int, the number of values of each site
     tables : [0]
     """
 
@@ -77,7 +80,7 @@ class Whole(NamedTuple):
 
 
 def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
-    """Refuse to sum all states where a term joins many sites.
+    """Refuse a term that joins many sites, unless the block has few states, which are then summed one by one.
 
     Parameters
     ----------
@@ -110,17 +113,18 @@ class Sparse:
     density : ModelDensity
     counts : (d,) int, the number of values of each site
     first : (d,) int, optional
-        The first value of each site in its tables, which then hold as many consecutive values. By default
-        tables hold the whole support, or, where it is longer, any values.
+        The first value of each site in its tables, which then hold `counts` consecutive values. By default
+        tables hold the whole support of a site, or, where that has more values than `counts`, values that are
+        given when the tables are computed.
     shared : bool
-        Whether one table stands for all elements with the same one.
+        Whether elements that are equal as functions of their sites share a table.
 
     Attributes
     ----------
-    groups : list of Elements, or of one `Whole`
-    fixed : list of Elements that depend on no site
-    first : (d,) int, the first value of each site in its tables, where it is not moving
-    moving : (d,) bool, the sites with more values than are in a table, which may hold any of them
+    groups : list of ElementGroup, or one `Whole`
+    fixed : list of ElementGroup, of elements that depend on no site
+    moving : (d,) bool, the sites whose values in a table are given when it is computed
+    first : (d,) int, the first value of each other site in its tables
     longest : int, the largest number of values of a site, 0 where none is moving
 
     Raises
@@ -154,16 +158,17 @@ class Sparse:
             self.groups = self._shared()
 
     def alike(self) -> np.ndarray:
-        """(d,) int, the same number for sites that have the same values in their tables, and bounds."""
+        """(d,) int, classes of sites with the same bounds and the same values in their tables."""
         space, d = self.density.space, len(self.counts)
         own = np.where(self.moving, np.arange(d), -1)
         return classes([np.stack([self.first, self.counts, space.lower, space.upper, own], 1)], d)
 
     def _shared(self) -> list[ElementGroup | Whole]:
-        """The groups, in which elements that are equal as functions of their sites have the same table.
+        """The groups, with one table for all elements that are equal as functions of their sites.
 
-        Elements are computed alike where that is so of sites with the same colour. No two sites of an element
-        have the same one, so that colours also tell which of the sites is which.
+        Two elements are equal in this way if the same operations compute them, and if the sites that take
+        the same role in these operations have the same values and bounds. Roles are told by colours: no two
+        sites of an element have the same colour, so that a colour names one of its sites.
         """
         space, dependence = self.density.space, self.density.plan.dependence
         colour = colours(len(self.counts), [g.sites for g in self.groups])
@@ -180,7 +185,7 @@ class Sparse:
         return found
 
     def _groups(self, term: Term, sites: np.ndarray) -> Iterable[ElementGroup]:
-        """The elements of a term, those of as many sites with as many values each in one group."""
+        """The elements of a term, in groups with as many sites each, of as many values."""
         each = (sites >= 0).sum(1)
         for J in np.unique(each):
             index = np.flatnonzero(each == J)
@@ -192,13 +197,13 @@ class Sparse:
                 yield ElementGroup(term, index[here], of_these[here], widths, np.arange(here.sum()))
 
     def alone(self) -> "Sparse":
-        """The tables of one site each."""
+        """The same with the tables of single sites only."""
         some = copy.copy(self)
         some.groups = [g for g in self.groups if len(g.widths) == 1]
         return some
 
     def of_sites(self, kept: np.ndarray) -> "Sparse":
-        """The tables of some of the sites (d,) bool, which no table joins with others."""
+        """The same with the tables of some sites (d,) bool, which no table may join with other sites."""
         some = copy.copy(self)
         some.groups = [
             g.of(rows)
@@ -209,7 +214,7 @@ class Sparse:
 
     # ------------------------------------------------------------ pure JAX functions
     def constant(self, context: ContextOfModel):
-        """() nats, what the tables and the log density differ by; it does not depend on the sites."""
+        """() nats, the part of the log density that is in no table; it does not depend on the sites."""
         if self.density.plan.dense:  # the tables hold the log density
             return jnp.zeros(())
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
@@ -230,7 +235,7 @@ class Sparse:
 
     @staticmethod
     def _values(group: ElementGroup, reader: DifferentiableReader, arrays: dict[Variable, Any]):
-        """(E, S) nats, the elements of a group at all S combinations of the values of their sites."""
+        """(E, S) nats, the elements of a group at the S combinations of values that `reader` has."""
         logp = jnp.asarray(reader.read(group.term.var, group.elements[:, None]), float)[:, 0]
         weight = group.term.weight
         if weight is not None:
@@ -244,9 +249,8 @@ class Sparse:
 
         Parameters
         ----------
-        context : of the density, also without its parts
-        values : (d, K) int, the values of each site in its tables; consecutive ones from `first`, where it is
-            not `moving`
+        context : of the density; what its parts compute for differences may be missing
+        values : (d, K) int, the values of each site in its tables; only those of `moving` sites are read
         """
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
         found = []
@@ -266,9 +270,15 @@ class Sparse:
         return found
 
     def _candidates(self, sites: np.ndarray, step: np.ndarray, values: Any):
-        """(E, S) int, the values of a site of each element in its table; (1, S) where all have the same.
+        """(E, S) int, the values of one site of each element at the S entries of its table.
 
-        What is computed from values that are the same for all elements is then computed once.
+        Where they are the same for all elements, (1, S), so that what is computed from them is computed once.
+
+        Parameters
+        ----------
+        sites : (E,) int
+        step : (S,) int, which of its values the site has at each entry
+        values : (d, K) int, as `tables` takes them
         """
         lower, upper = (
             bound[sites][:, None] for bound in (self.density.space.lower, self.density.space.upper)
@@ -281,7 +291,13 @@ class Sparse:
         return fixed[:1] if (fixed == fixed[:1]).all() else fixed
 
     def _at_all(self, context: ContextOfModel, values: Any, steps: np.ndarray):
-        """(S,) nats, the log density at S states."""
+        """(S,) nats, the log density at S states.
+
+        Parameters
+        ----------
+        values : (d, K) int, K values of each site
+        steps : (d, S) int, which of these a site has in each state
+        """
         lower, upper = self.density.space.lower, self.density.space.upper
 
         def at(step):

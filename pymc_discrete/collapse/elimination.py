@@ -1,9 +1,10 @@
-"""Elimination: sums a product of tables over all of its sites, and draws the sites given the tables.
+"""Variable elimination: the sum of a product of tables over all of its sites, and draws of the sites.
 
-Sites are summed out in stages. The sites of a stage share no table, so that they are summed out at once; each
-leaves a table of its neighbours. The order is found once, from what the tables join: next come the sites
-whose sums are smallest. A tree loses its leaves. A long path is summed from one end to the other on a CPU; on
-an accelerator it is halved in every stage.
+Two sites are neighbours here if a table joins them. Sites are summed out in stages. Those of a stage share no
+table, so that they are summed out at once; each leaves a table of its neighbours. The order is found once,
+from the sites that the tables join: next come those whose tables with their neighbours have the fewest
+entries. So a tree loses its leaves first. A long path is summed from one end to the other on a CPU; on an
+accelerator it is halved in every stage.
 """
 
 import functools
@@ -21,14 +22,15 @@ from pymc_discrete.collapse.paths import messages, messages_in_common, sampled_b
 from pymc_discrete.kernels.random import choose
 
 MOST_ENTRIES_OF_SITE = 2**20  # largest number of entries of the table of a site and its neighbours
-MOST_ENTRIES = 2**27  # largest number of entries of all of them
-# A site is summed out in a stage if its table has at most this many times as many entries as the smallest:
-# more work than one after another, but at once.
+MOST_ENTRIES = 2**27  # largest number of entries of all such tables
+# A stage takes every site whose table has at most this many times the entries of the smallest. That is more
+# work than to take the smallest one by one, and more is done at once.
 STAGE_RATIO = 64
-SHORTEST_PATH = 4  # paths of at least this many sites are summed one site after another
-PRODUCTS = 16  # so many products in the product of two matrices take the time of an entry of a table
-# Of paths with different tables those with the same ones are summed together, if that leaves at most
-# 1 / FEWER_GROUPS as many groups as there are paths.
+SHORTEST_PATH = 4  # a path is summed one site after another if it has at least so many sites to sum
+# The time of one entry of a table in logarithms is that of so many multiplications in a product of matrices.
+PRODUCTS = 16
+# Paths are grouped by their tables, so that a group has each of its tables once, if there are at most
+# 1 / FEWER_GROUPS as many groups as paths.
 FEWER_GROUPS = 4
 
 
@@ -51,10 +53,10 @@ class AddedTables(NamedTuple):
 
     Attributes
     ----------
-    batch : the number of the array of tables
-    rows : (r,) int, the tables in it
-    into : (r,) int, the tables of the group that get them
-    axes : for each axis of a table, the axis of the group's tables that it becomes
+    batch : the index of the array
+    rows : (r,) int, the tables that are added, by their rows in the array
+    into : (r,) int, the tables of the group to which they are added
+    axes : for each axis of an added table, the axis of the group's tables that it belongs to
     """
 
     batch: int
@@ -64,16 +66,17 @@ class AddedTables(NamedTuple):
 
 
 class EliminatedSites(NamedTuple):
-    """Sites that are summed out at once, with as many neighbours each, of as many values.
+    """G sites that are summed out at once; each has m neighbours, with the same numbers of values.
 
-    Members that are the sums of the same tables have the same table, which is computed once.
+    The table of a site and its neighbours is a sum of tables. Sites for which these are the same tables
+    share it.
 
     Attributes
     ----------
     sites : (G, 1 + m) int, each site and its neighbours
-    shape : the number of values of each, (1 + m,)
-    sources : what the U different tables (U, *shape) are the sums of
-    tables : (G,) int, the table of each member
+    shape : 1 + m int, their numbers of values
+    sources : the tables that are added up to the U different tables (U, *shape)
+    tables : (G,) int, which of the U tables is that of each site
     """
 
     sites: np.ndarray
@@ -94,9 +97,9 @@ class Paths(NamedTuple):
     ----------
     sites : (L, B) int, the L sites of each of B paths; shorter paths begin with -1
     ends : (B,) int, the sites that follow
-    unary : Group of the sites alone, in the order of `sites` without -1
-    pairs : Group of each of these sites and the next one
-    common : (L,) int, the table of all pairs of a step, where the paths have the same one; else None
+    unary : EliminatedSites, of the sites alone, in the order of `sites` without -1
+    pairs : EliminatedSites, of each of these sites and the next one
+    common : (L,) int, which table of `pairs` all paths have at each step; None where they have different ones
     """
 
     sites: np.ndarray
@@ -107,7 +110,7 @@ class Paths(NamedTuple):
 
     @property
     def entries(self) -> float:
-        """The work of the sums, in entries of tables."""
+        """The work of the sums, counted in entries of tables."""
         steps, K = self.sites.size, self.pairs.shape[0]
         if self.common is None:
             return float(steps * K**2)
@@ -167,11 +170,16 @@ class EliminationOrder:
         return sorted({j for table in self._tables[i] for j in self._scope[table]} - {i})
 
     def _stage(self, around: dict[int, list[int]]) -> list[EliminatedSites | Paths]:
-        """Choose the sites of the next stage, and what their sums are made of."""
+        """Choose the sites of the next stage, and the tables that are added up for each.
+
+        Parameters
+        ----------
+        around : {site: its neighbours}
+        """
         size: dict[int, float] = {
             i: math.prod(map(int, self.counts[[i, *near]])) for i, near in around.items()
         }
-        if self._shares:  # what several have in common is computed once
+        if self._shares:  # a table that n sites share is computed once, and costs each 1 / n of its entries
             made_of = {i: (self._made_of((i, *near), self._tables[i]), size[i]) for i, near in around.items()}
             times = Counter(made_of.values())
             size = {i: size[i] / times[made_of[i]] for i in size}
@@ -219,7 +227,7 @@ class EliminationOrder:
     def _sums(
         self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
     ) -> EliminatedSites:
-        """The group whose members have these sites and are the sums of these tables, which are used up."""
+        """The group of these sites with their neighbours; their tables are taken from those that are left."""
         found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
         number: dict[Hashable, int] = {}  # of each different table
         of_members = []
@@ -243,7 +251,7 @@ class EliminationOrder:
 
     # ------------------------------------------------------------ paths
     def _paths(self, around: dict[int, list[int]]) -> list[EliminatedSites | Paths]:
-        """The paths that can be summed out next, those of about as many sites together."""
+        """The paths that can be summed out next, in groups of about equal lengths."""
         groups: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
         for i in sorted(around):
@@ -256,7 +264,7 @@ class EliminationOrder:
         return [self._of_paths(paths) for some in groups.values() for paths in self._with_same(some)]
 
     def _with_same(self, paths: list[list[int]]) -> list[list[list[int]]]:
-        """Paths by the tables of their pairs, if few of these differ; else all together."""
+        """Paths in groups with the same tables of pairs, if that makes few groups; else all in one."""
         if not self._shares:
             return [paths]
         groups: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -271,9 +279,9 @@ class EliminationOrder:
         return sorted(self._tables[i] & self._tables[j])
 
     def _path(self, first: int, around: dict[int, list[int]]) -> list[int]:
-        """Sites with as many values each, from one with a single neighbour to the last with at most two.
+        """A path from a site with a single neighbour through sites with two, and the site that follows these.
 
-        What follows such a site with two neighbours belongs to it, too.
+        All have the same number of values.
         """
         path, before = [first], -1
         while True:
@@ -319,16 +327,16 @@ class Elimination:
     Parameters
     ----------
     counts : (d,) int, the number of values of each site
-    scopes : a list of (E, J) int, the sites of the tables of each array
-    compact : whether the paths that can be summed out at a time are all padded to the longest: more work, and
-        a smaller program, which is compiled sooner
+    scopes : a list of (E, J) int, for each array of tables the sites that each table joins
+    compact : whether all paths that are summed out at a time are padded to the longest: more work, and a
+        smaller program, which is compiled sooner
     most : largest number of entries of all tables
-    tables : a list of (E,) int, which row of its array is the table of each of these sites, where several
-        have the same one; by default each has its own
+    tables : a list of (E,) int, for each row of `scopes` the row of the array that holds its table; by
+        default each has its own
 
     Attributes
     ----------
-    order : Order, for a CPU
+    order : EliminationOrder, that of a CPU
 
     Raises
     ------
@@ -355,7 +363,7 @@ class Elimination:
             return self.order
 
     def stages(self) -> list[list[EliminatedSites | Paths]]:
-        """The stages of the device that JAX uses."""
+        """The stages, in the order that suits the device that JAX uses."""
         return (self.order if jax.default_backend() == "cpu" else self._for_accelerators).stages
 
     # ------------------------------------------------------------ pure JAX functions
@@ -364,7 +372,7 @@ class Elimination:
 
         Parameters
         ----------
-        tables : [(E, K1, ..., KJ) nats], one for each of `scopes`; of tables that several have, one row
+        tables : [(E, K1, ..., KJ) nats], an array for each of `scopes`, with one row for each different table
 
         Returns
         -------
@@ -387,7 +395,7 @@ class Elimination:
         return total, stages
 
     def roots(self, stages: list[list[Any]]):
-        """(n,) nats, the logarithms of the sums over each component of sites that tables connect.
+        """(n,) nats, the logarithm of the sum over each component: sites that tables connect.
 
         Parameters
         ----------
@@ -439,18 +447,18 @@ class Elimination:
 
 
 def is_root(group: EliminatedSites | Paths) -> bool:
-    """Whether the sites of a group are the last of their components."""
+    """Whether the sites of a group have no neighbours left, and so are the last of their components."""
     return isinstance(group, EliminatedSites) and len(group.shape) == 1
 
 
 def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
-    """The tables of the neighbours of a group's sites, which are summed out, and those with the sites."""
+    """The tables of a group, nats, with their sites summed out; and as they were before."""
     table = joint(group, arrays)
     return logsumexp(table, 1), table
 
 
 def summed_along(paths: Paths, arrays: list[Any]):
-    """(B, K) nats, what is left of paths at their ends, and what `sampled_backward` reads."""
+    """(B, K) nats, the tables that the sums leave for the ends; and what `sampled_backward` reads."""
     if paths.common is not None:
         unary = take_rows(joint(paths.unary, arrays), paths.unary.tables).reshape(*paths.sites.shape, -1)
         pairs = joint(paths.pairs, arrays)
@@ -462,7 +470,7 @@ def summed_along(paths: Paths, arrays: list[Any]):
 
 
 def tables_along(paths: Paths, arrays: list[Any]):
-    """(L, B, K) and (L, B, K, K) nats, the tables of the sites of paths, and of each and the next one."""
+    """(L, B, K) and (L, B, K, K) nats, tables of the sites of paths, and of each site and the next one."""
     unary, pairs = (take_rows(joint(g, arrays), g.tables) for g in (paths.unary, paths.pairs))
     present = paths.sites >= 0
     K = pairs.shape[-1]
@@ -475,7 +483,7 @@ def tables_along(paths: Paths, arrays: list[Any]):
 
 
 def joint(group: EliminatedSites, arrays: list[Any]):
-    """(U, *shape) nats, the different tables of a group, sums of the tables that each is made of."""
+    """(U, *shape) nats, the different tables of a group, each the sum of its `sources`."""
     table = jnp.zeros((group.different, *group.shape))
     for source in group.sources:
         more = aligned(group, source, arrays)
@@ -500,8 +508,9 @@ def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
 
 
 def take_rows(a, rows: np.ndarray):
-    """The rows (r,) of an array; by a slice where they are evenly spaced, also with each of them repeated, as
-    XLA is slow in gathers.
+    """Some rows (r,) of an array.
+
+    Evenly spaced rows, also with each of them repeated, are taken by a slice, since XLA is slow in gathers.
     """
     steps = np.diff(rows)
     step = int(steps[0]) if len(steps) else 1

@@ -94,7 +94,7 @@ def marginalize(
 
 
 def without_transforms(model: pm.Model) -> pm.Model:
-    """The model in terms of untransformed values, without start values."""
+    """The model without transforms of its variables, and without starting values."""
     plain = model_from_fgraph(fgraph_from_model(without_starts(model))[0], mutate_fgraph=True)
     plain = remove_value_transforms(plain)
     for rv in plain.free_RVs:  # PyMC leaves a part of the names of some transforms
@@ -122,7 +122,7 @@ def density_to_sum(
     Parameters
     ----------
     with_numbers : as in `target_of`
-    totals : whether totals may stand in the place of counts, see `model.totals`
+    totals : whether sums of counts may stand in the place of some counts, see `model.totals`
     """
     check_truncate(truncate)
     truncate = {value_name(plain, k): bounds for k, bounds in (truncate or {}).items()}
@@ -172,7 +172,8 @@ def refuse_unbounded(density: ModelDensity, model: pm.Model) -> None:
 def refuse_too_narrow(
     plain: pm.Model, kept: pm.Model, total: Variable, density: ModelDensity, truncated: list[str]
 ) -> None:
-    """Refuse upper bounds with which the sum is zero at the start, if it is not with larger ones.
+    """Refuse upper bounds with which the density is zero at the starting point, if larger ones make it
+    positive.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ def refuse_too_narrow(
     upper = {name: density.space.unravel(density.space.upper)[name] for name in truncated}
 
     def possible(more: int) -> bool:
-        """Whether all sites can be so much above their bounds."""
+        """Whether the density is positive where every site is this much above its upper bound."""
         return bool(logp(point | {name: values + more for name, values in upper.items()}) > -np.inf)
 
     # compiled only where the bounds themselves are not possible, which need not mean that nothing is
@@ -234,14 +235,16 @@ def terms_that_read(model: pm.Model, names: Sequence[str]) -> tuple[list[Variabl
 def without(
     model: pm.Model, density: ModelDensity, sums: Sums, name: str, stretches: str | None = None
 ) -> pm.Model:
-    """The model with a potential in place of all terms that the block of a density enters.
+    """The model without the variables that `sums` sums out: one potential stands for all terms they enter.
 
     Parameters
     ----------
-    density : of the model without transforms
-    name : of that potential
-    stretches : the name of a new variable of integers, which values are summed of sites whose support is not
-        summed whole, as `sums` takes them
+    model : pm.Model, with its transforms
+    density : ModelDensity of the variables to sum out, of the model without transforms
+    sums : Sums of that density
+    name : of the potential
+    stretches : the name of a new variable, a vector of integers that the methods of `sums` take as
+        `stretches`: it says which values of a site are summed where not all are; None where all are
     """
     names = density.names
     touched, potentials = terms_that_read(model, names)
@@ -268,7 +271,7 @@ def without(
         free = values_without_density(sums.places).owner.clone().outputs[1]
         inputs.append(model_free_rv(free, free.type(name=stretches), None, stretches))
         graph.add_output(inputs[-1], import_missing=True)
-        data = []  # they are read anew for every run
+        data = []  # the op need not hold the values of pm.Data: they are read anew for every run
     op = SummedOut(sums, stretches is not None, [np.array(v.get_value()) for v in data])
     total, *_ = op(*inputs, *(new.get(v, v) for v in data), return_list=True)
     graph.add_output(model_potential(total, name), import_missing=True)
@@ -295,7 +298,7 @@ def without(
 
 @functools.cache
 def values_without_density(n: int) -> Variable:
-    """A random vector (n,) of integers with a log density of 0: always the same, so equal in any model."""
+    """A random vector (n,) of integers with a log density of 0; always the same, so that models can be equal."""
     return pm.CustomDist.dist(logp=no_density, shape=(n,), dtype="int64")
 
 
@@ -305,7 +308,7 @@ def no_density(value: Variable) -> Variable:
 
 
 def flat(model: pm.Model, rv: Variable, old: Variable, names: Sequence[str]) -> Variable:
-    """A variable with the value and the transform of another one, whose density is part of the potential."""
+    """A variable with a flat density that replaces `rv`, whose own density is now a part of the potential."""
     if not rv.type.dtype.startswith("float"):
         raise NotImplementedError(
             f"{shown(list(names))} cannot be summed out alone: the distribution of {rv.name!r}, which is "

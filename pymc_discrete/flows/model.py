@@ -29,7 +29,7 @@ class FlowModel(Learnable):
         Called as `network(encoded, t, *features)`, with the one-hot values (d, K + 1) float, of which the
         last column is the mask, and the time () float; returns d K logits, of any shape.
     path : Path or its name: "linear", "quadratic", "cubic", "noise"
-    source : Source or its name: "mask", "uniform"
+    source : SourceDistribution or its name: "mask", "uniform"
 
     Raises
     ------

@@ -23,7 +23,7 @@ class Process:
     space : Space
         Of finite supports, whose sites change alone.
     path : Path
-    source : Source
+    source : SourceDistribution
     network : callable
         (params, x (d,) int, t ()) -> (d, K) float, logits of the values of each site at time 1, given those
         at time t, counted from the lower bounds, K for a masked one. `posterior` makes them probabilities.

@@ -234,7 +234,7 @@ class PairMoves:
 
     Attributes
     ----------
-    groups : list of (number of its first move, Group)
+    groups : list of (number of its first move, MoveGroup)
     size : the number of all moves
     longest : the largest number of moves that change different sites
     """

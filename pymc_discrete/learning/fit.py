@@ -88,7 +88,7 @@ class Record(NamedTuple):
     Attributes
     ----------
     done : () int, number of iterations
-    state : State
+    state : FitState
     mismatch : (iterations,) float, nan where an iteration is still to come
     scores : (n, 2) float, as in `Fit`, nan where an evaluation is still to come
     best : pytree, the parameters with the highest score; () without evaluations
