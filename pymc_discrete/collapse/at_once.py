@@ -1,9 +1,9 @@
-"""Exact draws of all sites of a block at once, where they can be summed out one after another at small cost.
+"""Exact draws of all sites of a block at once, where variable elimination takes little work.
 
-Sites that interact in few others each, such as those of a network of tests and diseases, of a chain in which
-a state depends on the two before it, or of a narrow lattice, make cycles, and are still no more work to draw
-together than in a few sweeps one by one (Lauritzen and Spiegelhalter 1988, Local computations with
-probabilities on graphical structures).
+Where each site interacts with few others, as in a network of tests and diseases, in a chain in which a state
+depends on the two before it, or in a narrow lattice, the graph has cycles, and a draw of all sites together
+still takes no more work than a few sweeps that draw them one by one (Lauritzen and Spiegelhalter 1988,
+Local computations with probabilities on graphical structures).
 """
 
 import math
@@ -18,9 +18,11 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
 
-WORK_PER_SWEEP = 1000  # work of a sweep besides the entries of tables, counted in entries
-# A draw of all sites may take as many times the work of a sweep. Sites that are drawn one by one take tens to
-# thousands of sweeps for an independent draw where they are tied, and one or two where they are not.
+# Work is counted in entries of tables; what a sweep costs besides is so many of them.
+WORK_PER_SWEEP = 1000
+# A draw of all sites at once may take the work of this many sweeps. Sites that are drawn one by one need
+# tens to thousands of sweeps for an independent draw where they depend strongly on each other, else one or
+# two.
 WORTH_SWEEPS = 16
 MOST_STAGES = 64  # of the elimination, each of which is a part of the compiled program
 
@@ -28,7 +30,8 @@ _kept: Kept[Sums | None] = Kept(MODELS)
 
 
 def sums_at_once(density: Density) -> Sums | None:
-    """The sums by which all sites are best drawn at once; None where that is too dear, or no gain.
+    """The sums by which all sites are best drawn at once; None where that takes too much work, or gains
+    nothing.
 
     Not for trees, whose draws `tree_gibbs` makes with less work.
     """
@@ -37,7 +40,7 @@ def sums_at_once(density: Density) -> Sums | None:
 
 
 def affordable_sums(density: Density) -> Sums | None:
-    """The sums by which all sites of a density can be drawn at once; None where that is too dear.
+    """The sums by which all sites of a density can be drawn at once; None where that takes too much work.
 
     None where nothing interacts, too, and in single precision.
     """

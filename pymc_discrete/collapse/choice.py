@@ -297,7 +297,7 @@ def moved_above(variables: Sequence[Variable], graph: LogpGraph, moved: Sequence
 
 
 def by_amount(value: Variable, term: Variable) -> bool:
-    """Whether a term does arithmetic with a variable, and does not only compare its values or index by them."""
+    """Whether a term does arithmetic with a variable, and does not only compare it or index by it."""
     same = {value}  # the variable, rearranged
     for node in toposort([term], blockers=[value]):
         here = [i in same for i in node.inputs]

@@ -1,7 +1,7 @@
-"""Which elements of tensors are equal, read off the graph.
+"""Which elements of a tensor are equal, read off the graph that computes it.
 
-Elements of a tensor are equal where they are computed alike from equal constants, from the same elements of
-other variables, and from sites with the same label.
+Elements are equal if the same operations compute them, from equal constants, from the same elements of other
+variables, and from sites that the caller has given the same label.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Labels(Analysis[np.ndarray]):
     ----------
     dependence : Dependence
     sites : {variable of the block: labels of its sites}
-    by_value : whether numbers are equal where they are so in the model at hand, as constants are
+    by_value : whether data are compared by their values in the model at hand, as constants are
     """
 
     def __init__(self, dependence: Dependence, sites: dict[Variable, np.ndarray], by_value: bool = False):

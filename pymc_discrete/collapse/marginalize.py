@@ -298,7 +298,7 @@ def without(
 
 @functools.cache
 def values_without_density(n: int) -> Variable:
-    """A random vector (n,) of integers with a log density of 0; always the same, so that models can be equal."""
+    """A random vector (n,) of integers with a log density of 0; the same one in every model."""
     return pm.CustomDist.dist(logp=no_density, shape=(n,), dtype="int64")
 
 

@@ -1,9 +1,9 @@
-"""Parts of a graph: sets of sites that can be summed out given all others.
+"""Parts: sets of sites that can be summed out given the values of all other sites, in tables of bounded size.
 
 Sites are summed out one after another, those with the smallest tables first. Where every table that is left
-would have too many entries, a site of the smallest one is not summed out: it keeps its value, and no longer
-joins its neighbours. Such sites are a cutset (Bidyuk and Dechter 2007, Cutset sampling for Bayesian
-networks).
+has too many entries, a site of the smallest one is given up: it is not in the part, and its table with its
+neighbours is read at its current value. The sites outside of a part are a cutset (Bidyuk and Dechter 2007,
+Cutset sampling for Bayesian networks).
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 MOST_PARTS = 8  # number of parts: each has a program of its own
-# Numbers of entries of the largest table. The smallest is tried first: with trees a program is compiled in
-# seconds, and tables of many sites take minutes.
+# Limits on the entries of a table, of which the smallest that suffices is used: a program with tables of
+# pairs is compiled in seconds, one with tables of many sites in minutes.
 LIMITS = [2**k for k in range(2, 17, 2)]
 
 
 def affordable_parts(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Parts that together contain every site, in tables as small as possible.
+    """Parts of which every site is in at least one, with tables as small as possible.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def affordable_parts(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.nda
 
     Returns
     -------
-    (V, d) bool, the sites of each of at most `MOST_PARTS` parts; None where that many do not reach all sites
+    (V, d) bool, the sites of each of at most `MOST_PARTS` parts; None where that many do not hold all sites
     """
     around = neighbours(len(counts), scopes)
     pair = min(int(counts.max(initial=1)) ** 2, LIMITS[-1])
@@ -63,7 +63,7 @@ def affordable_part(
     counts : (d,) int
     around : the neighbours of each site
     limit : the largest number of entries of a table
-    wanted : (d,) bool, sites that the part has rather than others
+    wanted : (d,) bool, the sites that no part holds yet, which are kept where there is a choice
 
     Returns
     -------
@@ -76,7 +76,7 @@ def affordable_part(
     while near:
         i = int(size.argmin())
         fits = size[i] <= largest
-        if not fits:  # the one of them with most neighbours, rather one that another part has
+        if not fits:  # give up the site with the most neighbours, if possible one that another part holds
             i = min((i, *near[i]), key=lambda j: (wanted[j], -len(near[j]), luck[j]))
             inside[i] = False
         others = near.pop(i)

@@ -1,8 +1,8 @@
 """Sums along paths, one site after another, for many paths at once.
 
-A message is a table of one site: the log of the sum over all sites before it. The work is that of K x K
-entries for each site, where halving a path takes K x K x K; on an accelerator, where many small operations
-one after another are slow, halving is faster.
+A message is a table of one site, with a number for each of its values: the logarithm of the sum over all
+sites before it. A step takes K x K operations. Halving the path in every stage takes K x K x K for each
+site, and is faster on an accelerator, where many small operations one after another are slow.
 """
 
 from typing import Any
@@ -89,7 +89,8 @@ def sampled_backward(uniforms, weights, pairs, end, common=None):
 
 @jax.custom_vjp
 def messages_in_common(unary, pairs, common):
-    """What `messages` gives, for paths that have the same table of pairs as one another at each step.
+    """What `messages` returns, for paths of which all have the same table of a site and the next one at
+    each step.
 
     The sums over the values of a site are then one product of matrices for all paths. Where an entry of the
     product is too small for a float, the step is summed in logarithms, as `messages` does.
@@ -109,7 +110,7 @@ def finite_or_zero(largest):
 
 
 def exponentials(tables):
-    """The weights (U, K, K) of pairs up to a factor exp(top) for each value of the second site, and top."""
+    """exp(tables - top) (U, K, K), and top (U, K), the largest entry for each value of the second site."""
     top = finite_or_zero(tables.max(1))
     return jnp.exp(tables - top[:, None]), top
 

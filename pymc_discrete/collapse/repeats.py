@@ -1,9 +1,11 @@
-"""Equal parts of a sum, such as those of the same words in one document, or of animals with the same history.
+"""Sums of which many are equal, such as those of the same word in one document, or of animals with one
+history.
 
-Components of sites that no table joins are summed separately. Two of them have equal sums where they have the
-same tables. That is read off the graph: elements of a tensor are equal where they are computed alike from
-equal constants, from the same elements of other variables, and from sites with the same place in their
-components. Of equal components one is summed, and its sum counts as often as they are.
+Sites that tables connect are a component; the components of a block are summed separately. Two of them have
+equal sums if their tables are equal, which is read off the graph: elements of a tensor are equal if the same
+operations compute them from equal constants, from the same elements of other variables, and from sites with
+the same index within their components. Of equal components one is summed, and its sum is multiplied by
+their number.
 """
 
 from collections import defaultdict
@@ -30,15 +32,17 @@ from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NeedsValues, Number
 from pymc_discrete.structure.reads import Entries
 
-FEWER = 2  # of equal components one is summed if that leaves at most 1 / FEWER of the components
-# A program knows the values of data, and is compiled again for others, if they leave at most 1 / MUCH_FEWER
-# of at least MANY components.
+FEWER = 2  # equal components are looked for only to be used if at most 1 / FEWER of the components differ
+# Data become constants of the program, which is then compiled again for other data, if so at most 1 /
+# MUCH_FEWER of the components differ, and there are at least MANY.
 MUCH_FEWER, MANY = 8, 256
-DEEPEST_COPY = 50  # the most Ops above the elements of a leaf that are computed apart from its other elements
+DEEPEST_COPY = (
+    50  # at most so many nested Ops are copied to compute some elements of a tensor without the others
+)
 
 
 def components_of(elements: Sparse) -> np.ndarray:
-    """(d,) int, the component of each site, of those that tables join."""
+    """(d,) int, the component of each site: sites that tables connect have the same number."""
     joined = [group.sites[:, [0, n]] for group in elements.groups for n in range(1, group.sites.shape[1])]
     pairs = np.concatenate([np.zeros((0, 2), int), *joined])
     d = len(elements.counts)
@@ -77,13 +81,13 @@ def equal_components(elements: Sparse, components: np.ndarray, by_value: bool = 
 
 
 class Repeats:
-    """A sum over sites of which each of several equal components is computed once.
+    """A sum over sites, in which of several equal components one is computed.
 
     Parameters
     ----------
     elements : Sparse
     components : (d,) int, the component of each site
-    chosen, times : (c,) int, a component for each of those that differ, and how often it occurs
+    chosen, times : (c,) int, one component of each class of equal ones, and the size of the class
     """
 
     def __init__(self, elements: Sparse, components: np.ndarray, chosen: np.ndarray, times: np.ndarray):
@@ -105,13 +109,13 @@ class Repeats:
 
     @classmethod
     def of(cls, elements: Sparse) -> "Repeats | None":
-        """The repeats of a sum; None where few of its components are equal, or the tables may differ.
+        """The sum of these elements with repeats; None where few components are equal, or their values may
+        move.
 
         Raises
         ------
         NeedsValues
-            Where so many of many components are equal by the values of numbers that a program for these
-            values alone pays.
+            Where so many components are equal for the data at hand, that a program for these data alone pays.
         """
         if elements.density.plan.dense or elements.moving.any():
             return None
@@ -127,7 +131,7 @@ class Repeats:
         return cls(elements, components, chosen, times) if FEWER * len(chosen) <= times.sum() else None
 
     def _read_of_leaves(self) -> dict[Variable, np.ndarray]:
-        """{leaf of the density: flat indices of those of its elements that the tables need}."""
+        """{leaf of the graph: flat indices of the elements that the tables of the chosen components read}."""
         plan, graph, leaves = self.density.plan, self.density.graph, self.density.leaves
         read: dict[Variable, list[np.ndarray]] = defaultdict(list)
         groups = [g for g in (*self.elements.groups, *self.elements.fixed) if isinstance(g, ElementGroup)]
@@ -168,7 +172,7 @@ class Repeats:
 
     # ------------------------------------------------------------ pure JAX functions
     def logdensity(self, inputs: Sequence[Any]):
-        """() nats, what `Sums.logdensity` gives in the context of these inputs."""
+        """() nats, what `Sums.logdensity` returns, given values of the variables outside of the block."""
         context = self.density.without_parts(inputs, self._leaves)
         space, counts = self.density.space, self.elements.counts
         candidates = space.lower[:, None] + np.arange(counts.max(initial=1))
@@ -178,7 +182,7 @@ class Repeats:
         return (self.elimination.roots(stages) * self.times).sum() + self.elements.constant(context)
 
     def _leaves(self, *inputs: Any) -> tuple[Any, ...]:
-        """The flat arrays of the density's leaves, 0 at elements that are not read."""
+        """The values of the leaves of the graph as flat arrays, with 0 for elements that are not read."""
         values = dict(zip(self._read, self._values_of_leaves(*inputs), strict=True))
         found = []
         for var in self.density.leaves:
@@ -192,7 +196,7 @@ class Repeats:
 
 
 def elements_at(var: Variable, index: np.ndarray, labels: Labels, depth: int = 0) -> Variable:
-    """(m,) the elements of a tensor at flat indices, of which no others are computed where that is simple."""
+    """(m,) elements of a tensor, by flat indices; where that is simple, no other elements are computed."""
     graph, node = labels.dependence.graph, var.owner
     n = graph.size(var)
     whole = pt.reshape(var, (n,))
