@@ -1,4 +1,4 @@
-"""The values over which variables without bounds are summed, given draws, and what that leaves out."""
+"""Over which values a variable without bounds is summed, given draws of it, and how much that leaves out."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,20 @@ from pymc_discrete.space.space import Space
 
 _log = logging.getLogger("pymc.discrete")
 
-ENDS = 8  # the number of values at each end from which the probability beyond is estimated
+ENDS = 8  # the probability beyond a range is estimated from this number of values at each of its ends
 TOLERATED = 1e-6  # largest probability that a sum may leave out without a warning
-NEGLIGIBLE = 1e-12  # the probability that is left out of sums whose range is chosen here
-WIDEST_SUM = 2**14  # the largest number of values of these sums
-VALUES_BEYOND = 32  # the least number of values on both sides of the draws
+NEGLIGIBLE = 1e-12  # a range that is chosen here is made wider until it leaves out at most this probability
+WIDEST_SUM = 2**14  # the largest number of values of such a range
+VALUES_BEYOND = 32  # it has at least this number of values below and above all draws
 
 NamedBounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbers or arrays of its shape
 
 
 def tails(p, last):
-    """(2, n) estimates of the probability below and above the values of sums.
+    """(2, n) estimates of the probability of values below and above those that a sum is taken over.
 
-    If the probabilities a, b of the last values and of as many before them are the start of a series that
-    falls by a / b each time, what follows is a (a / b) / (1 - a / b).
+    With a the probability of the last few values and b that of as many before them, the probability is
+    assumed to go on falling by the factor a / b, so that what lies beyond has a (a / b) / (1 - a / b).
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def tails(p, last):
 
 
 class Ranges:
-    """The ranges of variables of a model.
+    """The ranges (lower, upper) of values over which variables of a model are summed.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Ranges:
     def __init__(self, plain: pm.Model, names: Sequence[str], truncate: NamedBounds | None):
         self.truncate = dict(truncate or {})
         self._supports = {
-            # a bound that follows from the range of another variable counts
+            # with bounds that follow from the ranges that the user gives to other variables
             name: support_of(plain, name, {k: v for k, v in self.truncate.items() if k != name})
             for name in names
         }
@@ -78,7 +78,7 @@ class Ranges:
         ]
 
     def about(self, draws: Mapping[Any, Any]) -> NamedBounds:
-        """Ranges about draws (..., *shape) of the open variables, or about single values of them."""
+        """Ranges that hold draws (chain, draw, *shape) of the `open` variables, or single values of them."""
         found = {}
         for name in self.open:
             values = draws[name]
@@ -92,7 +92,7 @@ class Ranges:
         return found
 
     def _inside(self, name: str, low: Any, high: Any) -> tuple[Any, Any]:
-        """A range cut off at the bounds of the variable."""
+        """The range (low, high), cut off at the bounds of the variable."""
         lower, upper = self._supports[name]
         return (
             low if lower is None else np.maximum(low, lower),
@@ -124,8 +124,8 @@ class Ranges:
         Parameters
         ----------
         left_out : (2, d), as in `wider`
-        what : leaves it out, for the message
-        usually : (2, d), the mean over draws of what is left out, of which `left_out` is the largest
+        what : the function that leaves it out, for the message
+        usually : (2, d), the mean over draws of the probability that is left out; `left_out` is its maximum
         """
         for name in [*self.truncate, *self.open]:
             if name not in {m.name for m in space.members}:

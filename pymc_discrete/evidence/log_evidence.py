@@ -29,18 +29,22 @@ from pymc_discrete.runtime.progress import Progress, check_bar
 from pymc_discrete.runtime.seeds import new_seed, seed_of
 from pymc_discrete.sampling.division import steps_of
 
-PILOTS = 16  # chains that find the path and tune the kernels
-PILOT_TUNE = 100  # their transitions at each rung of the path
-PRIOR_DRAWS = 400  # from which the first rung is chosen
-LEAST_ESS = 0.5  # of draws of a rung, weighted for the next one, per draw
+# Pilot chains go from the prior to the posterior in rungs, inverse temperatures at which they tune the
+# kernels.
+PILOTS = 16  # number of these chains
+PILOT_TUNE = 100  # their transitions at each rung
+PRIOR_DRAWS = 400  # draws of the prior, from which the first rung is chosen
+# The next rung is as far as the draws of a rung, weighted for it, have this effective sample size per draw.
+LEAST_ESS = 0.5
 MOST_RUNGS = 1000
-TRIES = 100  # draws of the prior per chain, if it has to be possible
-PILOT_THINNING = 20  # transitions between two draws of a pilot chain from which a chain goes back
-# Temperatures per square of the length of the path: the inverse of the variance of the log weights, if chains
-# mix at once.
-FINENESS = 16
-FEWEST_TEMPERATURES = 200
-CROWDING = 4  # temperatures between the prior and the first rung are so high a power of equal steps
+TRIES = 100  # at most so many draws of the prior are made for each one that has a positive likelihood
+# Chains that go back from the posterior begin at draws of the pilot chains that are so many transitions
+# apart.
+PILOT_THINNING = 20
+# The number of temperatures is FINENESS times the square of the length of the path, and at least
+# FEWEST_TEMPERATURES. The variance of the log weights is 1 / FINENESS if chains mix in one transition.
+FINENESS, FEWEST_TEMPERATURES = 16, 200
+CROWDING = 4  # between 0 and the first rung, inverse temperatures are this power of equal steps
 
 
 def log_evidence(
@@ -147,7 +151,7 @@ def log_evidence(
 
 
 class Seeds:
-    """Seeds, each another one."""
+    """A function that returns another seed at each call."""
 
     def __init__(self, seed: int):
         self._rng = np.random.default_rng(seed)
@@ -163,7 +167,7 @@ class Starts(NamedTuple):
     ----------
     points : [{value variable: value}]
     likelihoods : (n,) float, nats
-    tries : int, draws that were made, the last of which was kept
+    tries : int, the number of draws that were made until there were enough
     """
 
     points: list[dict[str, np.ndarray]]
@@ -177,8 +181,8 @@ class Rung(NamedTuple):
     Attributes
     ----------
     beta : float
-    length : float, of the path from the prior up to it
-    blocks : states of the blocks (pilots, ...)
+    length : float, that of the path from the prior to this rung, see `next_rung`
+    blocks : the states of the program's blocks in all pilot chains, arrays (pilots, ...)
     """
 
     beta: float
@@ -187,7 +191,7 @@ class Rung(NamedTuple):
 
 
 class Annealing:
-    """The annealing of one model.
+    """The chains that estimate the evidence of one model.
 
     Parameters
     ----------
@@ -266,11 +270,7 @@ class Annealing:
         )
 
     def pilot(self, first: Starts) -> tuple[list[Rung], ChainState]:
-        """The rungs of the path, and the pilot chains' states at the posterior.
-
-        A rung is so far from the one before that its draws, weighted for the next, have an effective sample
-        size of LEAST_ESS of their number.
-        """
+        """The rungs of the path, and the states of the pilot chains at the last one, the posterior."""
         program, likelihoods = self.program, first.likelihoods
         states = fresh = program.start(first.points[:PILOTS])
         rungs: list[Rung] = []
@@ -293,7 +293,7 @@ class Annealing:
         return rungs, states
 
     def tuned(self, states: ChainState, beta: float) -> tuple[ChainState, np.ndarray]:
-        """The pilot chains after tuning at an inverse temperature, and log likelihoods of the second half."""
+        """The pilot chains after tuning at a temperature, and their log likelihoods in its second half."""
         seed, t, seen = self.seeds(), 0, []
         for end in sorted({*self.program.shared_ends, PILOT_TUNE}):
             walked = self.population.walk(seed, states, t, np.full(end - t + 1, beta))
@@ -304,7 +304,7 @@ class Annealing:
         return states, np.concatenate(seen, axis=1)[:, PILOT_TUNE // 2 :].reshape(-1)
 
     def posterior(self, states: ChainState, n: int) -> ChainState:
-        """n draws of the pilot chains at the posterior, some transitions apart."""
+        """n draws of the posterior by the pilot chains, PILOT_THINNING transitions apart."""
         seed, kept = self.seeds(), []
         for k in range(-(-n // PILOTS)):
             states = self.population.walk(
@@ -321,8 +321,8 @@ class Annealing:
         At each temperature they move with the kernels of the next rung above it.
         """
         n, seed, t = len(states.point[BETA]), self.seeds(), PILOT_TUNE
-        own = np.arange(n) % PILOTS  # the pilot chain whose kernel each chain has
-        # a move at the last temperature would not enter the weights
+        own = np.arange(n) % PILOTS  # each chain has the tuned kernels of one pilot chain
+        # the last temperature is left out, since a move there would not enter the weights
         at = np.searchsorted([rung.beta for rung in rungs], path[1:-1])
         ends = [*(np.flatnonzero(np.diff(at)) + 1), len(at)]
         weights, j, likelihoods = np.zeros(n), 0, None
@@ -364,7 +364,7 @@ def next_rung(likelihoods: np.ndarray, beta: float) -> tuple[float, float]:
 
 
 def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
-    """(T + 1,) float, inverse temperatures from 0 to 1 at equal lengths of the path."""
+    """(T + 1,) float, inverse temperatures from 0 to 1 that divide the path into pieces of equal length."""
     ends, betas = (np.array([getattr(rung, name) for rung in rungs]) for name in ("length", "beta"))
     T = (
         max(FEWEST_TEMPERATURES, int(np.ceil(FINENESS * ends[-1] ** 2)))

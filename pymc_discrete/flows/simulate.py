@@ -99,7 +99,12 @@ def back(key: Any, flow: Process, x: Any, times: Any) -> Trajectory:
 
 
 def trajectory(move: Any, x: Any, steps: int) -> Trajectory:
-    """`steps` moves from x."""
+    """The trajectory of `steps` moves from x, with its probability.
+
+    Parameters
+    ----------
+    move : (Trajectory, number of the move) -> (Trajectory after it, None)
+    """
     start = Trajectory(x.astype(int), jnp.zeros(()), jnp.zeros(()))
     return jax.lax.scan(move, start, jnp.arange(steps))[0]
 

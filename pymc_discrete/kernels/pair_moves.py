@@ -1,9 +1,10 @@
 """Moves of spaces in which some sites change only together: transfers between counts, swaps, single sites.
 
-All moves of a space are numbered, and the number of a move does not depend on the state: a pair of counts by
-how many units it transfers, a pair of places that swap their values, a free site by a cyclic shift or an
-offset. A number therefore has one inverse. Transfers and single moves commute; swaps do not, and a sequence
-of moves is undone by the inverse moves in reverse order.
+All moves of a space are numbered from 0, such that what a number means does not depend on the state: that a
+pair of counts transfers so many units, that two elements of a permutation swap their values, or that a free
+site makes a cyclic shift or goes by an offset. Every number therefore has one inverse. Transfers and moves
+of single sites commute; swaps do not, and a sequence of moves is undone by the inverse moves in reverse
+order.
 """
 
 from abc import ABC, abstractmethod
@@ -21,22 +22,25 @@ from pymc_discrete.space.constraints import PairConstraint
 from pymc_discrete.space.indexing import picked
 from pymc_discrete.space.space import SMALLEST, Space, Variable
 
-# A state that is impossible when one site of a set changes alone may be possible when another one changes
-# with it. In the table of `PairMoves.table` such a change counts as so many nats, and not as infinitely many.
+# A change of one site alone may be impossible that is possible when another site changes with it. In the
+# table of `PairMoves.table` such a change lowers the log density by so many nats, and not by infinitely
+# many.
 IMPOSSIBLE_PENALTY = 5.0
 
 
 class MoveGroup(ABC):
-    """The moves of one variable: each of R pairs of sites, or R single sites, in each of C ways.
+    """The R C moves of one variable. R rows of sites, pairs or single ones, change in each of C ways.
+
+    A way is a number of units, a shift or an offset.
 
     Parameters
     ----------
-    n, start, v : the number of the variable, its first site, and the variable
+    n, start, v : the index of the variable in the space, its first site, and the variable
 
     Attributes
     ----------
-    sites : (R, J) int, counted within the variable; J is 2, or 1 for single sites
-    C : int
+    sites : (R, J) int, the sites of each row, counted within the variable; J is 2 for pairs, else 1
+    C : int, the number of ways
     """
 
     sites: np.ndarray
@@ -51,7 +55,7 @@ class MoveGroup(ABC):
 
     @property
     def rows_of(self) -> np.ndarray:
-        """(size of the variable, m) int, the rows of `sites` in which each site stands."""
+        """(size of the variable, m) int, the m rows that hold each site."""
         return (np.argsort(self.sites.reshape(-1), kind="stable") // self.sites.shape[1]).reshape(
             self.v.size, -1
         )
@@ -59,31 +63,32 @@ class MoveGroup(ABC):
     @property
     @abstractmethod
     def longest(self) -> int:
-        """The largest number of moves that change different sites."""
+        """The largest number of moves of which no two change the same site."""
 
     @abstractmethod
     def moved(self, now: Any, row: Any, way: Any) -> Any:
-        """(..., J) int, the values of the sites of a row after a move, from those before, `now` (..., J)."""
+        """(..., J) int, the values of a row's sites after it changed in a way, from those before, `now`."""
 
     @abstractmethod
     def inverse(self, row: Any, way: Any) -> Any:
-        """The way in which a row goes back."""
+        """The way that undoes `way` for a row."""
 
     @abstractmethod
     def differences(self, target: Any, x: Any, carried: Any, rows: Any = None) -> Any:
-        """(r, C) nats, how the log density changes by the moves of some rows (None: all) from x (d,).
+        """(r, C) nats, how the log density changes by each move of some rows (None: all) from x (d,).
 
         Parameters
         ----------
-        carried : `target.carried(x)`, or None where differences are local
+        carried : what the target keeps of x, `target.carried(x)`; None where it keeps nothing
         """
 
     @abstractmethod
     def estimates(self, table: Any, x: Any, z: Any, rows: Any = None) -> Any:
-        """(r, C) nats, as `differences`, from z (d,), by the `table` (size, K) of single changes at x (d,).
+        """(r, C) nats, estimates of the differences of moves from z (d,), as sums of changes of single sites.
 
-        A site that changes from a value a to b changes the estimate by table[b] - table[a]. The table of a
-        site with a window has the values near x only, and such a site moves from there only.
+        These are taken from `table` (size, K), how each site alone would change the log density at x (d,):
+        a site that goes from value a to b adds table[b] - table[a]. Of a site with a window the table has
+        the offsets from its value in x only, so that it moves only if it still has this value.
         """
 
 
@@ -120,7 +125,7 @@ class FreeSites(MoveGroup):
         return self._by_move(table if rows is None else table[rows], x, z, rows)
 
     def _by_move(self, table, x, z, rows):
-        """(r, C) nats, from the table (r, K) of the rows."""
+        """(r, C) nats, the changes by each move of some rows from z, of the table (r, K) of values at x."""
         sites = self.start + (np.arange(self.v.size) if rows is None else rows)
         if not self.v.finite:
             return jnp.where((z == x)[sites][:, None], table, -jnp.inf)
@@ -175,7 +180,7 @@ class Transfers(PairsOfSites):
         return gains[:, 0] + gains[:, 1, ::-1]
 
     def _gains(self, table, x, z, sites):
-        """(r, J, C) nats, the estimates of sites (r, J) that gain as many units alone."""
+        """(r, J, C) nats, by the table, the change if each site (r, J) alone gains the units of a move."""
         now = z[self.start + sites][..., None]
         if not self.v.finite:  # the columns of the table are the offsets from the value in x
             return jnp.where(now == x[self.start + sites][..., None], table[sites], -jnp.inf)
@@ -186,7 +191,7 @@ class Transfers(PairsOfSites):
 
 
 class Swaps(PairsOfSites):
-    """Two places of a permutation exchange their values."""
+    """Swaps: two elements of a permutation exchange their values."""
 
     C = 1
 
@@ -206,17 +211,17 @@ class Swaps(PairsOfSites):
 
     def _of_set(self, table, now):
         """(c (c - 1) / 2,) nats, the estimates of all swaps of a permutation `now` (c,), by its `table`."""
-        # entry (j, i): how the log density changes if place i takes the value of place j; whole rows are
-        # fetched faster than single entries
+        # Entry (j, i): how the log density changes if element i takes the value of element j. Rows of the
+        # table are gathered as a whole, which is faster than to gather single entries.
         gain = table.T[now] - table[np.arange(len(now)), now]
         return (gain + gain.T)[np.triu_indices(len(now), 1)]
 
 
 def units_of(v: Variable) -> np.ndarray:
-    """(C,) int, how many units a count may gain in one move; symmetric.
+    """(C,) int, how many units a count may gain in one move, with the negative numbers.
 
-    For counts with a window its offsets; else 1, 2, 4, ... to a quarter of the largest range, which is about
-    four standard deviations of a count of 250 units, or to `SMALLEST`.
+    For counts with a window these are its offsets. Else they are 1, 2, 4, ... up to `SMALLEST`, or to a
+    quarter of the largest range, if that is more: about four standard deviations of a count of 250 units.
     """
     if not v.finite:
         return np.asarray(v.offsets)
@@ -229,14 +234,14 @@ def units_of(v: Variable) -> np.ndarray:
 class PairMoves:
     """All moves of a space in which some sites change only together, numbered group by group.
 
-    In a group, move r C + c changes the sites of row r in way c. It has the methods of `SingleSites`, and
-    those of the estimates of PAFS.
+    Within a group, move r C + c changes the sites of row r in way c. Kernels use the same methods as those of
+    `SingleSites`; those about tables and estimates are for `path_auxiliary`.
 
     Attributes
     ----------
     groups : list of (number of its first move, MoveGroup)
     size : the number of all moves
-    longest : the largest number of moves that change different sites
+    longest : the largest number of moves of which no two change the same site
     """
 
     def __init__(self, space: Space):
@@ -251,14 +256,14 @@ class PairMoves:
         self.size, self.longest = ends[-1] if ends else 0, sum(group.longest for group in groups)
 
     def _each(self, move):
-        """(group, whether a move (...) is one of it, its row, its way) for each group."""
+        """For each group: the group, and whether a move (...) belongs to it, with its row and way."""
         for first, group in self.groups:
             own = jnp.clip(move - first, 0, group.size - 1)
             yield group, (move >= first) & (move < first + group.size), own // group.C, own % group.C
 
     def _joined(self, arrays: list):
-        """(size,) float, log weights or differences of all moves from those of the groups."""
-        # Without any move, one that is impossible and changes nothing takes the place of all.
+        """(size,) float, log weights or differences of all moves, concatenated from those of the groups."""
+        # A space without any move has one that is impossible and changes nothing.
         return jnp.concatenate([a.reshape(-1) for a in arrays]) if arrays else jnp.full(1, -jnp.inf)
 
     # ------------------------------------------------------------ moves
@@ -277,7 +282,7 @@ class PairMoves:
         return back
 
     def made(self, x, moves, active):
-        """(d,) int, x after the first of `moves` (L,), the `active` ones, and (L,) int, the moves back."""
+        """(d,) int, x after the `active` ones, the first, of `moves` (L,); and (L,) int, their inverses."""
         if moves.shape[0] == 1:
             return self.after(x, moves[0]), self.inverse(moves)
         y = jax.lax.fori_loop(0, active.sum(), lambda t, y: self.after(y, moves[t]), x)
@@ -298,7 +303,7 @@ class PairMoves:
         return visited.at[self.sites_of(move)].set(True, mode="drop")
 
     def of_visited(self, visited):
-        """(size,) bool, whether moves change a site that is `visited` (d,)."""
+        """(size,) bool, the moves that change a site which is `visited` (d,)."""
         of_rows = [
             jnp.repeat(visited[g.start + g.sites].any(axis=1), g.C, total_repeat_length=g.size)
             for _, g in self.groups
@@ -316,7 +321,7 @@ class PairMoves:
         Raises
         ------
         ValueError
-            Where those of two sites are not exact.
+            Where the target has no exact differences of two sites that change together.
         """
         refuse_estimates(target)
         carried = target.carried(x)
@@ -327,7 +332,10 @@ class PairMoves:
         return scaled(log_weights(differences, False, balancing))
 
     def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:
-        """The state at y, which `made` has led to from the state `before`; see `SingleSites.arrive`."""
+        """The state at y, where `moves`, of which some are `active`, have led from the state `before`.
+
+        Only the differences that these moves may have changed are computed again.
+        """
         logdensity, touched = target.logdensity(y) if logdensity is None else logdensity, None
         if target.local:
             sites = jnp.where(active[:, None], self.sites_of(moves), self.space.d).reshape(-1)
@@ -353,9 +361,9 @@ class PairMoves:
         return State(y, logdensity, differences, weights)
 
     def rows_with(self, sites) -> list:
-        """[(m,) int] for each group the rows in which any of `sites` (l,) stands, padded with its length.
+        """[(m,) int], for each group the rows that hold any of `sites` (l,), padded with the number of rows.
 
-        Entries d of `sites` stand for none.
+        An entry d of `sites` is no site.
         """
         rows = []
         for _, group in self.groups:
@@ -366,7 +374,7 @@ class PairMoves:
         return rows
 
     def numbers(self, rows: list):
-        """(m,) int, the moves of some rows of each group, `size` where these are padded."""
+        """(m,) int, the numbers of the moves of some rows of each group; `size` for rows that are padding."""
         numbers = [np.full(0, self.size)]
         for (first, group), of_group in zip(self.groups, rows, strict=True):
             moves = first + of_group[:, None] * group.C + np.arange(group.C)
@@ -375,19 +383,20 @@ class PairMoves:
 
     # ------------------------------------------------------------ estimates
     def by_table(self, x, target):
-        """The log density at x (d,); the table of single changes, and the estimates (size,) of all moves."""
+        """The log density at x (d,); and `table` there with the estimates (size,) of all moves."""
         table = self.table(x, target)
         return target.logdensity(x), (table, self.estimates(table, x, x))
 
     def table(self, x, target):
-        """(d, K) float, nats, how each site alone would change the log density, constraints left out."""
+        """(d, K) float, nats, how each site alone would change the log density without constraints."""
         d = jnp.minimum(target.differences_alone(x), LARGEST_DIFFERENCE)
         _, inside = self.space.neighbours(x, alone=True)
         together = self.space.constrained[:, None] & inside & jnp.isneginf(d)
         return jnp.where(together, -IMPOSSIBLE_PENALTY, d)
 
     def estimates(self, table, x, z, rows: list | None = None):
-        """(size,) or (m,) float, nats, estimates of the moves of some rows of each group (None: all) from z.
+        """(size,) float, nats, estimates of the differences of all moves from z; (m,) of those of some
+        `rows`.
 
         Parameters
         ----------
@@ -420,7 +429,7 @@ def moves_of_space(space: Space) -> Any:
 
 
 def refuse_estimates(target) -> None:
-    """Refuse a target without exact differences of sites that change only together.
+    """Refuse a target that has only estimates of the differences of sites that change together.
 
     Raises
     ------

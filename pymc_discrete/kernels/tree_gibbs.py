@@ -32,7 +32,8 @@ def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Ke
 
     Parameters
     ----------
-    at_once : (density) -> the `Sums` that draw all of its sites together, which are then drawn so; or None
+    at_once : (density) -> the `Sums` by which all of its sites are drawn together in place of forests, or
+        None
 
     Returns
     -------
@@ -147,7 +148,7 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
     u : (d + 1,) uniforms
     x : (d,) int
     joint : (E + 1, K, K) nats, tables of the pairs and one of zeros
-    straight : whether every site but a root has at most one child, which stands in the same column
+    straight : whether every site but a root has at most one child, which has the same column as its parent
     """
     space, K = target.space, joint.shape[1]
     weights = jnp.zeros((space.d + 1, K))

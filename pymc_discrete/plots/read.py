@@ -24,7 +24,8 @@ GROUPS = (
     "constant_data",
     "suspects",
 )
-# of variables with larger values it is not looked whether these are labels that switch, if they mix
+# A variable with this value or a larger one is not taken for labels: plots do not ask whether its labels
+# switch.
 MOST_LABELS = 30
 VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
 

@@ -1,4 +1,4 @@
-"""What is asked of sites that cannot change alone; counts with known sums, and permutations."""
+"""Constraints of sites that cannot change alone: what kernels ask of them; fixed sums, and permutations."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-# (r, m) int, sites that change together, counted within their variable; (r, C, m) int, values that they go to
+# Moves: in each of r rows, the m sites (r, m) that change together, counted within their variable, and the C
+# tuples of values (r, C, m) that they may go to.
 ListedMoves = tuple[np.ndarray, np.ndarray]
 
 
@@ -22,7 +23,7 @@ class Constraint(ABC):
     swaps : bool
         Whether two sites of a set can only exchange their values, which is one move of a pair.
     stands_still : str
-        For messages, what is so where nothing moves.
+        For messages: what is the case where the constraint leaves only one state.
     """
 
     in_pairs: ClassVar[bool]
@@ -37,7 +38,7 @@ class Constraint(ABC):
     @property
     @abstractmethod
     def changing(self) -> np.ndarray:
-        """(n,) bool, the sites that can change at all, whether or not bounds let them."""
+        """(n,) bool, the sites that the constraint lets change at all; bounds may still forbid it."""
 
     def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bounds (n,) of the sites, given that the other sites of a set are within theirs."""
@@ -49,17 +50,17 @@ class Constraint(ABC):
 
     @abstractmethod
     def kept(self, values: Any, now: Any) -> Any:
-        """(r, C) bool, at which values of sites that move together the constraint stays met.
+        """(r, C) bool, whether the constraint still holds when sites change together to other values.
 
         Parameters
         ----------
         values : (r, C, m) int
-        now : (r, m) int, their current values, at which it is met
+        now : (r, m) int, their current values, at which it holds
         """
 
     @abstractmethod
     def refusal(self, name: str, shape: tuple[int, ...], values: np.ndarray) -> str | None:
-        """What to say of a start at values (n,) that do not meet the constraint; None if they do.
+        """The error message for a start at values (n,) that do not meet the constraint; None if they do.
 
         Parameters
         ----------
@@ -67,9 +68,10 @@ class Constraint(ABC):
         """
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """(n,) int, the values from which a chain starts in place of some values (n,) that were proposed.
+        """(n,) int, values that meet the constraint, near the proposed ones (n,), from which a chain starts.
 
-        The same values where the starts of PyMC meet the constraint: others are the user's, and refused.
+        The proposed values themselves where PyMC's own starts meet the constraint: others come from the
+        user, and are refused.
         """
         return values
 
@@ -81,21 +83,21 @@ class Constraint(ABC):
     def random_moves(
         self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
     ) -> ListedMoves | None:
-        """Random moves from values (n,) to others between bounds (n,): `number` rows, with C = 1.
+        """Random moves from values (n,) to others between bounds (n,): `number` rows with C = 1.
 
-        None where nothing moves.
+        None where no site can change.
         """
 
     @abstractmethod
     def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> ListedMoves | None:
-        """All moves from values (n,), of pairs or along short vectors, whether or not bounds let them.
+        """All moves from values (n,), of pairs or along short vectors, also those beyond bounds.
 
         None where there are none, or more than `most`.
 
         Parameters
         ----------
-        alone : (n, K) int, the values of each site that are looked at, as if it could change alone
-        among : how many values of a site a draw looks at, which are the moves that a pair counts as
+        alone : (n, K) int, the candidate values of each site, as if it could change alone
+        among : the number of candidates of a pair in one draw, by which the moves of a pair are counted
         """
 
 
@@ -158,13 +160,12 @@ class PairConstraint(Constraint):
 
     @abstractmethod
     def candidates(self, first: Any, now: Any) -> Any:
-        """(r, C, 2) int, values of two sites of a set at which the constraint stays met.
-
-        Bounds are not looked at.
+        """(r, C, 2) int, candidate values of two sites of a set at which the constraint holds, also beyond
+        bounds.
 
         Parameters
         ----------
-        first : (r, C) int, the values of the first site that are looked at, as if it could change alone
+        first : (r, C) int, the candidate values of the first site
         now : (r, 2) int, their current values
         """
 
@@ -185,7 +186,7 @@ class PairConstraint(Constraint):
 class FixedSums(PairConstraint):
     """Sets of counts, each with a known sum: what one count of a pair gains, the other loses.
 
-    A kernel reads the two as one site with a single degree of freedom, whose value is that of the first.
+    For a kernel a pair is one site with a single degree of freedom, the value of its first count.
 
     Attributes
     ----------

@@ -17,7 +17,8 @@ from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, default_setting
 from pymc_discrete.space.interactions import Interactions
 from pymc_discrete.space.space import Space, masked_differences
 
-# up to this number of sites, starts are checked by a program that is compiled fast and runs slowly
+# Starts of up to this number of sites are checked by a program that is compiled with few optimisations,
+# which takes less time in all; more sites take long to evaluate.
 FEW_SITES = 100_000
 
 
@@ -157,11 +158,11 @@ class GivenInputs(Density):
 
     @abstractmethod
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        """x, the inputs of the context, and the point with its values as arrays, from a full point."""
+        """Of the values of all variables: x, the inputs of the context, and the values as arrays."""
 
     @abstractmethod
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
-        """The full point with the block at x."""
+        """The values of all variables, {name: array}, with the block at x and the others as in `point`."""
 
     @abstractmethod
     def default_inputs(self) -> Any:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-# number of coverings that are made if one forest cannot hold all sites; each draw uses one at random
+# If one forest cannot hold all sites, this number of coverings by several forests is made; each draw uses
+# one of them, chosen at random.
 COVERINGS = 4
 
 
@@ -86,7 +87,7 @@ def neighbours_of(links: np.ndarray, d: int) -> list[list[tuple[int, int]]]:
 
 
 def greedy_forest(near, far, members: np.ndarray, wanted: set[int], rng: np.random.Generator) -> set[int]:
-    """An induced forest that a greedy search cannot extend, grown from random sites along random edges.
+    """The sites of a forest to which none can be added without a cycle, grown along random edges.
 
     Parameters
     ----------

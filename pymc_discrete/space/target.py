@@ -55,7 +55,7 @@ class Target:
         return self.context
 
     def _prepared(self, inputs: Any) -> Any:
-        """The context of inputs of which none is traced."""
+        """The context that is prepared from inputs, none of which is a tracer of JAX."""
         # This may be called while JAX traces a program. The context may outlive that program, so it is
         # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
         with self.density.running(traced=False), jax.core.eval_context():
@@ -89,7 +89,8 @@ class Target:
 
     def with_inputs(self, inputs: Any) -> "Target":
         """The same density in the context of other inputs; may be called inside a traced program."""
-        # a density without other variables has no inputs, and none is traced within a program either
+        # A density without other variables has no inputs, so that none is a tracer even inside a traced
+        # program.
         prepared = self._run("prepare", inputs) if is_traced(inputs) else self._prepared(inputs)
         return Target(self.density, prepared)
 
@@ -243,7 +244,7 @@ class Target:
         return self.density.logits(n, rows, self.ready())
 
     def carried(self, x: Array) -> Any:
-        """What a scan of single sites carries along: the tensors in which sites are joined, at x."""
+        """What a scan of single sites keeps up to date: the tensors that many sites enter, at x."""
         return self.density.carried(x, self.ready())
 
     def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:
@@ -267,7 +268,7 @@ class Target:
         n : int
             The number of a variable whose sites change together.
         sites : (r, m) int
-            Sites of one set in each row, counted within the variable; one may stand in a row several times.
+            Sites of one set in each row, counted within the variable; a row may repeat a site, as padding.
         values : (r, C, m) int
             The candidates.
         x : (d,) int
