@@ -504,7 +504,7 @@ def test_labels_with_a_window_are_tried_from_anywhere(now):
     with model_settings():
         module = importlib.import_module("pymc_discrete.kernels.block_gibbs")
         u = module.uniforms_for(jax.random.key(1), v, sites)
-        drawn = module.draw(u, v, np.arange(sites), jnp.full(sites, now), differences)
+        drawn = module.draw_conditional(u, v, np.arange(sites), jnp.full(sites, now), differences)
     assert g_test(np.bincount(np.asarray(drawn), minlength=6), expected) > 1e-4
 
 

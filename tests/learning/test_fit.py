@@ -139,7 +139,7 @@ def test_numbers_that_a_program_does_not_show(of):
         def iteration(n, state):
             return of(w)(state)
 
-        return fit_module.fingerprint(SimpleNamespace(iteration=iteration), jnp.ones(2))
+        return fit_module.checksum_of_fit(SimpleNamespace(iteration=iteration), jnp.ones(2))
 
     assert of_iteration(0.5) == of_iteration(0.5) != of_iteration(0.9)
 
