@@ -869,7 +869,7 @@ def fitted(build, **options):
     def fit(model):
         with (
             mock.patch("pymc_discrete.flows.fit.fit", side_effect=Begun),
-            mock.patch("pymc_discrete.flows.fit.Pairs.of", side_effect=Begun),
+            mock.patch("pymc_discrete.flows.fit.Simulations.of", side_effect=Begun),
             suppress(Begun),
         ):
             pmd.fit_flow(model, ["z"], progressbar=False, **options)
