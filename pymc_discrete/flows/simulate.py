@@ -65,7 +65,7 @@ def backward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
 
 
 def kept(x: Any, drawn: Any, step: Step) -> Any:
-    """(d, K + 1) nats, the log probabilities of `drawn_values`, with that of keeping the value added."""
+    """(d, K + 1) nats, log probabilities of each site's next value: that it is drawn, or x is kept."""
     here = one_hot_values(x, drawn.shape[1]) > 0
     return jnp.where(here, jnp.logaddexp(drawn, jnp.log(step.keep)), drawn)
 

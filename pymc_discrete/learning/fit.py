@@ -352,7 +352,7 @@ def completed(
 
 
 def with_evaluation(record: Record, params: Any, evaluate: Callable[[Any], float], n: int) -> Record:
-    """The record with one more evaluation of parameters, its number n."""
+    """The record after evaluation number n, of some parameters."""
     score = float(evaluate(params))
     if np.isnan(score):
         raise ValueError(

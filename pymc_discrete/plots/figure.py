@@ -20,7 +20,7 @@ from pymc_discrete.runtime.checks import check_choice
 
 BACKENDS = ("matplotlib", "plotly")
 FIGURE_WIDTH = 8.0  # inches, of a figure
-PIXELS = 100  # to an inch, with plotly
+PIXELS = 100  # pixels to an inch, with plotly
 AXIS_CHARACTERS = 75  # characters for which an axis has room
 UPRIGHT_LABELS, SMALL_LABELS = 40, 64  # upright labels for which an axis has room, and small ones
 LABEL = 0.075, 2.2  # inches below an axis that a character of an upright label takes, and that all may take

@@ -27,7 +27,7 @@ class Phase:
         self.what, self.since, self.named = what, time.perf_counter(), False
 
     def line(self) -> str:
-        """What the log says of it."""
+        """The line for the log: what takes long, and for how long so far."""
         what = self.what() if callable(self.what) else self.what
         return f"{what}: {time.perf_counter() - self.since:.0f} s so far."
 
