@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pymc_discrete.diagnostics.convergence import in_order
+from pymc_discrete.diagnostics.convergence import checks_in_order
 from pymc_discrete.diagnostics.judge import COLUMNS
 
 FOLDER = Path(__file__).parent
@@ -22,7 +22,7 @@ def columns() -> str:
 
 def messages() -> str:
     """What the checks of a run say, in the order of the log, as their docstrings have it."""
-    texts = [" ".join((check.find.__doc__ or "").split()) for _, check in in_order()]
+    texts = [" ".join((check.find.__doc__ or "").split()) for _, check in checks_in_order()]
     rows = [
         row.split(" | ") for text in texts for row in re.findall(r"\| (.*? \| .*? \| .*?) \|(?: |$)", text)
     ]

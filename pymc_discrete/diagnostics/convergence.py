@@ -18,7 +18,7 @@ import_files("pymc_discrete.diagnostics.checks")
 _log = logging.getLogger("pymc.discrete")
 
 
-def in_order() -> list[tuple[str, Check]]:
+def checks_in_order() -> list[tuple[str, Check]]:
     """All checks, in the order of their lines."""
     return sorted(CHECKS.items(), key=lambda item: item[1].place)
 
@@ -44,7 +44,7 @@ def check_convergence(
     used : {discrete variable: the step that draws it, as `JaxStep.described` has it}
     """
     facts = Facts(tree, model, leaving, used)
-    for name, check in in_order():
+    for name, check in checks_in_order():
         if facts.draws == 1 and not check.of_one_draw:
             continue
         found = check.find(facts)

@@ -15,8 +15,8 @@ from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 
 # the attribute of a posterior, a list in JSON, that names the discrete variables which the model draws
-DISCRETE = "discrete_variables"
-AT_ONCE = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache
+DISCRETE_ATTRIBUTE = "discrete_variables"
+DRAWS_OF_BATCH = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache
 DENSE = 256  # sites that together have more values than this are counted one at a time
 
 
@@ -103,13 +103,13 @@ def per_element(
             return xr.DataArray(values, {**known, **more}, [*draws.dims[2:], *more])
 
         return xr.Dataset({name: of_variable(draws) for name, draws in posterior.data_vars.items()})
-    draws = checked(np.asarray(data))
+    draws = checked_draws(np.asarray(data))
     parts = [statistic(batch) for batch in batches(draws)]
     shape = (*draws.shape[2:], *(len(c) for c in more.values()))
     return np.concatenate(parts).reshape(shape) if parts else np.zeros(shape)
 
 
-def checked(draws: np.ndarray) -> np.ndarray:
+def checked_draws(draws: np.ndarray) -> np.ndarray:
     """The draws, if they are an array (chains, draws, ...) of integers with at least 4 draws.
 
     Raises
@@ -139,7 +139,7 @@ def some_elements(draws: np.ndarray, at_once: int) -> Iterator[np.ndarray]:
 
 def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
     """The elements of draws (chains, draws, ...), in batches (sites, chains, draws) of bounded size."""
-    for batch in some_elements(draws, AT_ONCE):
+    for batch in some_elements(draws, DRAWS_OF_BATCH):
         x = np.ascontiguousarray(np.moveaxis(batch, 2, 0))
         x = x.astype(np.int8) if x.dtype == bool else x
         if int(x.max()) - int(x.min()) < DENSE:
@@ -182,16 +182,16 @@ def counted(x: np.ndarray) -> Counts:
     low, high = int(x.min()), int(x.max())
     values = np.arange(low, high + 1) if high - low < DENSE else np.unique(x)
     half = x.shape[2] // 2
-    first, last = count(x[..., :half], values), count(x[..., -half:], values)
+    first, last = counts_of_values(x[..., :half], values), counts_of_values(x[..., -half:], values)
     of_chains = first + last
     if x.shape[2] % 2:
-        of_chains = of_chains + count(x[..., half : half + 1], values)
+        of_chains = of_chains + counts_of_values(x[..., half : half + 1], values)
     present = of_chains.any(axis=(0, 1))
     halves = np.concatenate([first, last], axis=1)
     return Counts(values[present], of_chains[..., present], halves[..., present], half)
 
 
-def count(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+def counts_of_values(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     """(sites, chains, V) int, how often x (sites, chains, draws) has each of the ascending values."""
     V = len(values)
     if V <= 4:

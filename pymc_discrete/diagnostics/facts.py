@@ -22,13 +22,13 @@ from pymc_discrete.diagnostics.judge import Judge, Judged
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.known.stored import conditionals
 from pymc_discrete.diagnostics.labels.agreement import orders_of_draws
-from pymc_discrete.diagnostics.labels.components import in_order
+from pymc_discrete.diagnostics.labels.components import components_in_order
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.thresholds import ENOUGH_DRAWS, FEWEST_DRAWS
 from pymc_discrete.diagnostics.verdicts import effective_per_chain
 
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
-AT_ONCE = 2**24
+NUMBERS_IN_MEMORY = 2**24
 
 
 class Switched(NamedTuple):
@@ -152,8 +152,8 @@ class Facts:
         found = {}
         for name in self.free if to_new else ():
             draws = self.posterior[name].data
-            if name not in self.discrete and 0 < draws.size <= AT_ONCE:
-                permuted = in_order(draws, to_new)
+            if name not in self.discrete and 0 < draws.size <= NUMBERS_IN_MEMORY:
+                permuted = components_in_order(draws, to_new)
                 if permuted is not draws:
                     found[name] = permuted
         return found
@@ -228,10 +228,10 @@ def parts(
             }
         )
         return
-    if sum(posterior[name].size for name in others) <= AT_ONCE:
+    if sum(posterior[name].size for name in others) <= NUMBERS_IN_MEMORY:
         yield DataTree.from_dict({"posterior": posterior[others], "sample_stats": stats})
         return
     yield DataTree.from_dict({"posterior": xr.Dataset(), "sample_stats": stats})
     for name in others:
-        for batch in some_elements(posterior[name].data, AT_ONCE):
+        for batch in some_elements(posterior[name].data, NUMBERS_IN_MEMORY):
             yield from_dict({"posterior": {name: batch}})

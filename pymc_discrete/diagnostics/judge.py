@@ -10,18 +10,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, lp_of, posterior_of
+from pymc_discrete.diagnostics.draws import (
+    DISCRETE_ATTRIBUTE,
+    batches,
+    checked_draws,
+    counted,
+    lp_of,
+    posterior_of,
+)
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.known.stored import known_of
 from pymc_discrete.diagnostics.labels.agreement import in_one_order, orders_of, relabelled
 from pymc_discrete.diagnostics.registration import import_files
-from pymc_discrete.diagnostics.statistics.batch import COLUMNS, Batch
+from pymc_discrete.diagnostics.statistics.batch import SUMMARY_COLUMNS, BatchOfElements
 from pymc_discrete.diagnostics.statistics.movement import Movement, moves_of, stretches_of
 from pymc_discrete.diagnostics.statistics.rhat import categorical_rhat
 from pymc_discrete.diagnostics.thresholds import SHARE_THAT_MIXES
 from pymc_discrete.diagnostics.verdicts import (
     Decided,
-    decided,
+    decide,
     effective_per_chain,
     in_modes,
     seldom,
@@ -110,7 +117,7 @@ class Judge:
             draws = self.draws(name)
             there = name in self._columns
             values = (self._columns if there else values_with_columns(draws.to_dataset(name=name)))[name]
-            self._measured[name] = measured(checked(draws.data), values)
+            self._measured[name] = measured(checked_draws(draws.data), values)
         return self._measured[name]
 
     def of(self, name: str, conditionals: xr.Dataset | None = None) -> Judged:
@@ -122,7 +129,7 @@ class Judge:
         """
         columns, movement = self.measured(name)
         if not columns:  # a variable without elements
-            return Judged(columns, movement, decided(movement, np.zeros(0), np.zeros(0)))
+            return Judged(columns, movement, decide(movement, np.zeros(0), np.zeros(0)))
         groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
         known = known_of(groups, name, self.all.sizes["chain"])
         # a standard error means nothing if the share of a value rests on a few moves
@@ -131,14 +138,14 @@ class Judge:
         ess = np.where(few, np.fmin(columns["ess"], movement.stretches.sum(axis=0)), columns["ess"])
         facts = movement, columns["rhat"], ess, known
         observed, orders, switch = self.observed(name), None, False
-        found = decided(*facts, observed=observed)
+        found = decide(*facts, observed=observed)
         if np.isin(found.verdict, ("apart", "stuck", "slow")).any():
             orders, switch = self.labels(name)
             agree = None
             if orders is not None:
                 same = relabelled(orders, movement.begin)
                 agree = (same == same[0]).all(axis=0)
-            found = decided(*facts, agree, switch, observed)
+            found = decide(*facts, agree, switch, observed)
         columns = {**columns, **unsure, "ess": ess, "verdict": found.verdict}
         return Judged(columns, movement, found, known, orders, switch)
 
@@ -165,7 +172,7 @@ class Judge:
         """The discrete variables that are drawn."""
         if self.names is not None:
             return self.names
-        recorded = self.all.attrs.get(DISCRETE)
+        recorded = self.all.attrs.get(DISCRETE_ATTRIBUTE)
         return json.loads(recorded) if recorded else [str(n) for n in posterior_of(self.all).data_vars]
 
     def observed(self, name: str) -> np.ndarray | None:
@@ -184,8 +191,8 @@ def measured(draws: np.ndarray, values: np.ndarray | None) -> Measured:
     columns: dict[str, list[np.ndarray]] = {}
     begin, moves, stretches = [nothing], [nothing], [nothing]
     for x in batches(draws):
-        batch = Batch(x, values)
-        for column in COLUMNS:
+        batch = BatchOfElements(x, values)
+        for column in SUMMARY_COLUMNS:
             for name, of_sites in column.values(batch).items():
                 columns.setdefault(name, []).append(of_sites)
         begin.append(x[..., 0])
@@ -249,9 +256,15 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
 
     A table is not made wider, by columns that are nan in all other rows, for a Deterministic such as a sum.
     """
-    found = {str(name): values_of(checked(draws.data)) for name, draws in posterior.data_vars.items()}
+    found = {
+        str(name): values_in_draws(checked_draws(draws.data)) for name, draws in posterior.data_vars.items()
+    }
     few = {name: v for name, v in found.items() if len(v) <= FEW and (abs(v) <= FEW).all()}
-    drawn = set(json.loads(posterior.attrs[DISCRETE])) if DISCRETE in posterior.attrs else set(found)
+    drawn = (
+        set(json.loads(posterior.attrs[DISCRETE_ATTRIBUTE]))
+        if DISCRETE_ATTRIBUTE in posterior.attrs
+        else set(found)
+    )
     of_drawn = [v for name, v in few.items() if name in drawn]
     if of_drawn:
         usual = np.unique(np.concatenate([[0, 1], *of_drawn]))
@@ -259,7 +272,7 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
     return {name: few.get(name) for name in found}
 
 
-def values_of(data: np.ndarray) -> np.ndarray:
+def values_in_draws(data: np.ndarray) -> np.ndarray:
     """The values in draws (chains, draws, ...), ascending; of many only the first `FEW` and one more."""
     values = np.zeros(0, int)
     for x in batches(data):

@@ -11,7 +11,7 @@ import xarray as xr
 
 from pymc_discrete.diagnostics.draws import labels_in_draws, posterior_of
 from pymc_discrete.diagnostics.judge import Judge, values_with_columns
-from pymc_discrete.diagnostics.statistics.batch import COLUMNS
+from pymc_discrete.diagnostics.statistics.batch import SUMMARY_COLUMNS
 from pymc_discrete.diagnostics.statistics.chi_square import chi_square, share_rejected
 from pymc_discrete.diagnostics.statistics.effective import hamming_ess
 from pymc_discrete.diagnostics.statistics.movement import any_moved
@@ -64,14 +64,14 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
     return table[[*first, *few, *(c for c in table.columns if c not in (*first, *few))]]
 
 
-def described() -> str:
+def described_columns() -> str:
     """The columns in the docstring of `summary`."""
     indent = " " * 12
-    texts = [fill(c.meaning, 110, initial_indent=indent, subsequent_indent=indent) for c in COLUMNS]
-    return f"\n{' ' * 8}".join(f"{c.names}\n{text}" for c, text in zip(COLUMNS, texts, strict=True))
+    texts = [fill(c.meaning, 110, initial_indent=indent, subsequent_indent=indent) for c in SUMMARY_COLUMNS]
+    return f"\n{' ' * 8}".join(f"{c.names}\n{text}" for c, text in zip(SUMMARY_COLUMNS, texts, strict=True))
 
 
-summary.__doc__ = (summary.__doc__ or "").replace("{columns}", described())
+summary.__doc__ = (summary.__doc__ or "").replace("{columns}", described_columns())
 
 
 def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFrame":

@@ -64,7 +64,7 @@ class Decided(NamedTuple):
         return self.unexplained | np.isin(self.verdict, ("stuck", "apart")) | in_modes
 
 
-def decided(
+def decide(
     movement: Movement,
     rhat: np.ndarray,
     ess: np.ndarray,

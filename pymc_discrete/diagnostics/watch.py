@@ -21,7 +21,7 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
 MOST_KEPT = 2000  # largest number of draws that are kept, evenly spaced
-SHOWN = 2  # largest number of ties that a chain reports
+TIES_OF_CHAIN = 2  # largest number of ties that a chain reports
 
 
 class Watch:
@@ -103,7 +103,7 @@ class Watch:
         series = dict(zip(names, self._kept.T[:, None], strict=True))
         counts = {name: series[name] for name in self._count_names}
         elements = {name: series[name] for name in self._element_names}
-        found = ties(counts, elements, self._advice)[:SHOWN]
+        found = ties(counts, elements, self._advice)[:TIES_OF_CHAIN]
         return self._never_moved(target, point) + [sentence(tie) for tie in found]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:

@@ -19,7 +19,7 @@ from pymc_discrete.model.identity import key_of_object
 from pymc_discrete.model.in_32_bits import narrowed
 from pymc_discrete.model.kept_for_models import KeptForModels
 from pymc_discrete.model.logp import logp_graph
-from pymc_discrete.model.selections import selected
+from pymc_discrete.model.selections import without_selections
 from pymc_discrete.model.structure_of_model import Structure, with_numbers
 from pymc_discrete.model.switches import added_up, pulled_out
 from pymc_discrete.model.untouched import Untouched, refusal_of_term
@@ -97,7 +97,7 @@ class ContinuousDensity(CompiledMethods):
             self.graph = narrowed(self.graph, model, {})
         if integrate:
             self.graph = integrated(self.graph, integrate)
-        self._terms = pulled_out(selected([t for _, t in self.graph.terms], self.graph), self.graph)
+        self._terms = pulled_out(without_selections([t for _, t in self.graph.terms], self.graph), self.graph)
         self._sum = pt.add(pt.constant(0.0), *map(added_up, self._terms))
         # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
         # such as the transpose of a matrix, is made once

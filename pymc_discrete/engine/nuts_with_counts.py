@@ -26,7 +26,7 @@ LARGE = 0.25
 DEEPEST_WITH_COUNTS = 7  # largest tree depth: bounds of counts end most trajectories before they turn
 # A count is moved if the variance of its draws is at least LEAST_VARIANCE, and their mean at least FAR
 # standard deviations away from its smallest and its largest value.
-LEAST_VARIANCE, FAR = 1.0, 1.5
+LEAST_VARIANCE, FROM_BOUNDS = 1.0, 1.5
 
 
 class WithCountsState(NamedTuple):
@@ -276,7 +276,7 @@ class NutsWithCounts(NutsBlock):
         ----------
         squares, means, variances : (size,) float, of slopes the mean squares, and of draws
         """
-        reach = FAR * jnp.sqrt(variances)
+        reach = FROM_BOUNDS * jnp.sqrt(variances)
         near = (means - reach < self._lower) | (means + reach > self._upper)
         stays = self._is_count & ((variances < LEAST_VARIANCE) | near)
         change = jnp.where(stays, jnp.inf, jnp.where(self._is_count, squares / 12, 0.0))

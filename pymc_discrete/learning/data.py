@@ -57,7 +57,7 @@ class Observations(NamedTuple):
         return jnp.concatenate([a.reshape(len(a), -1) for a in rows], axis=1)
 
 
-def probabilities(weights: Any, n: int) -> np.ndarray:
+def normalised_weights(weights: Any, n: int) -> np.ndarray:
     """(n,) float, the `weights` of n observations divided by their sum; by default all equal."""
     p = np.ones(n) if weights is None else np.asarray(weights, float)
     if p.shape != (n,) or not ((p >= 0).all() and 0 < p.sum() < np.inf):

@@ -14,7 +14,7 @@ import optax
 
 from pymc_discrete.kernels.random import key_of
 from pymc_discrete.learning.checkpoint import FitCheckpoint
-from pymc_discrete.learning.data import Batch, Observations, checked_data, probabilities
+from pymc_discrete.learning.data import Batch, Observations, checked_data, normalised_weights
 from pymc_discrete.learning.models import GraphModel, Learnable
 from pymc_discrete.learning.objectives import OBJECTIVES, Likelihood, Objective
 from pymc_discrete.learning.samplers import PMP, Sampler
@@ -24,7 +24,7 @@ from pymc_discrete.runtime.progress import Progress, check_bar
 from pymc_discrete.sampling.fingerprint import checksum
 from pymc_discrete.sampling.lock import holding
 
-KINDS = {
+KINDS_OF_MEASURE = {
     "model": (
         "one of pmd.learning (Ising, Potts, RBM, Neural) or of your own, a subclass of Model or GraphModel"
     ),
@@ -210,7 +210,7 @@ def fit(
     objective = objective_of(objective, sampler, chains, energy_l2)
     values = checked_data(model.space, data)
     observations = Observations(
-        model.space, values, probabilities(weights, len(next(iter(values.values())))), batch
+        model.space, values, normalised_weights(weights, len(next(iter(values.values())))), batch
     )
     check_hidden(model, observations, objective)
     key_start, key_kept, key_run = jax.random.split(key_of(seed), 3)
@@ -384,9 +384,9 @@ def norms_of_tables(tables: Any) -> Any:
 
 # ---------------------------------------------------------------- checks
 def check_kind(name: str, given: Any, kind: type) -> None:
-    """Raise a TypeError unless an argument is of the kind that `KINDS` describes."""
+    """Raise a TypeError unless an argument is of the kind that `KINDS_OF_MEASURE` describes."""
     if not isinstance(given, kind):
-        raise TypeError(f"{name} must be {KINDS[name]}, got {given!r}.")
+        raise TypeError(f"{name} must be {KINDS_OF_MEASURE[name]}, got {given!r}.")
 
 
 def objective_of(given: Any, sampler: Any, chains: int, energy_l2: float) -> Objective:

@@ -7,7 +7,7 @@ import pymc as pm
 from pymc.model import modelcontext
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.model.support import counts_as_floats, refused
+from pymc_discrete.model.support import counts_as_floats, reason_refused
 from pymc_discrete.runtime.names import untransformed
 
 DISCRETE, CONTINUOUS = "discrete", "continuous"
@@ -74,7 +74,7 @@ def block_of(
     if vars is None:
         refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
         all_names = free(model, kind)
-        reasons = {n: why for n in all_names if (why := refused(model, n, constrained, equations))}
+        reasons = {n: why for n in all_names if (why := reason_refused(model, n, constrained, equations))}
         names = [n for n in all_names if n not in reasons]
         if constrained and names:
             refuse_left_out(reasons)
@@ -118,7 +118,7 @@ def block_of(
             raise ValueError(
                 f"{untransformed(name)!r} is {other.format(dtype)}, and leave it out of {argument}."
             )
-        reason = refused(model, name, constrained, equations)
+        reason = reason_refused(model, name, constrained, equations)
         if reason:
             raise ValueError(f"{name!r} is {reason}.")
         chosen.append(name)
@@ -153,7 +153,7 @@ def refuse_counts_as_floats(model: pm.Model, names: list[str]) -> None:
     for rv in model.free_RVs:
         name = str(model.rvs_to_values[rv].name)
         if name in names and counts_as_floats(rv) is not None:
-            raise ValueError(f"{rv.name!r} is {refused(model, name)}.")
+            raise ValueError(f"{rv.name!r} is {reason_refused(model, name)}.")
 
 
 def free(model: pm.Model, kind: str) -> list[str]:
@@ -175,7 +175,7 @@ def value_name(model: pm.Model, var: Any) -> str:
 def known_names(model: pm.Model, kind: str) -> str:
     """A sentence for messages, with the free variables of a kind that can be sampled."""
     shown_as = {str(v.name): str(rv.name) for rv, v in model.rvs_to_values.items()}
-    names = [repr(shown_as.get(n, n)) for n in free(model, kind) if not refused(model, n)]
+    names = [repr(shown_as.get(n, n)) for n in free(model, kind) if not reason_refused(model, n)]
     return f"The model's {kind} free variables: {', '.join(names) or 'none'}."
 
 

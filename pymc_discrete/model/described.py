@@ -21,7 +21,7 @@ from pymc_discrete.model.support import (
     is_permutation,
     support_of,
 )
-from pymc_discrete.model.totals import Totals, bounds_of_totals, values_of
+from pymc_discrete.model.totals import Totals, bounds_of_totals, counts_of_totals
 from pymc_discrete.runtime.names import MADE
 from pymc_discrete.space.linear_constraint import Lines
 from pymc_discrete.space.space import SMALLEST, ByTotals, Linear, Space
@@ -234,7 +234,7 @@ class DescribedBlock:
         order = np.concatenate([own.numbers(m.name).reshape(-1) for m in space.members])
         return ByTotals(
             Linear.of_arrays(self.totals, space.members),
-            Linear.of_arrays(values_of(self.totals), space.members),
+            Linear.of_arrays(counts_of_totals(self.totals), space.members),
             own.lower[order],
             own.upper[order],
         )

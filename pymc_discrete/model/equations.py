@@ -12,7 +12,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.distribution import DiracDeltaRV
-from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
@@ -25,9 +24,8 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Analysis
 from pymc_discrete.structure.comparisons import comparisons
 from pymc_discrete.structure.degree import degree_after
+from pymc_discrete.structure.numbers import AS_WRITTEN
 from pymc_discrete.structure.rebuild import known_size, rebuild
-
-AS_WRITTEN = Mode(linker="py", optimizer=None)
 
 
 class Equations(NamedTuple):
@@ -177,7 +175,7 @@ def linear(
             "and not as an equality."
         )
     # the sums first, and the numbers that they are compared with
-    return evaluated(name, place, sorted(sides, key=degree.of, reverse=True), inside)
+    return evaluated_equations(name, place, sorted(sides, key=degree.of, reverse=True), inside)
 
 
 def with_constants(
@@ -205,7 +203,7 @@ def with_constants(
     return graphs, {v: new for v, new in typed.items() if new in reached}
 
 
-def evaluated(
+def evaluated_equations(
     name: str, place: tuple[int, int] | None, sides: list[Variable], variables: dict[str, Variable]
 ) -> Equations:
     """The equations, from the values of both sides where every site is 0, and where one site is 1."""

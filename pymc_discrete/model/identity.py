@@ -101,7 +101,7 @@ INSTALLED = [
 ]
 FOLLOWS = (type(None), bool, int, str, tuple, list, dict)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
-NAMED = (WrapperDescriptorType, MethodDescriptorType, GetSetDescriptorType, MemberDescriptorType)
+NAMED_TYPES = (WrapperDescriptorType, MethodDescriptorType, GetSetDescriptorType, MemberDescriptorType)
 
 
 _frozen: WeakKeyDictionary[FrozenFunctionGraph, bytes] = WeakKeyDictionary()
@@ -252,7 +252,7 @@ class Walk:
                 return self.all("cell", thing.cell_contents)
             except ValueError:
                 return digest(b"an empty cell")
-        if isinstance(thing, NAMED):
+        if isinstance(thing, NAMED_TYPES):
             return self.all("named", thing.__objclass__, thing.__name__)
         return self._other(thing)
 

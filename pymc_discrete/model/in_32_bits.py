@@ -61,8 +61,8 @@ from pymc_discrete.model.support import bounds_of
 from pymc_discrete.structure.bounds import (
     REARRANGING,
     UNKNOWN,
-    Bounds,
     IntegerBounds,
+    Interval,
     extent,
     hull,
     is_whole,
@@ -71,14 +71,16 @@ from pymc_discrete.structure.integers import is_integer_log_gamma
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import remade
 
-LARGEST = float(np.iinfo(np.int32).max)
+LARGEST_INT32 = float(np.iinfo(np.int32).max)
 # If the float approximation of a wide integer (or of the difference of two) is smaller than this, the integer
 # modulo 2^32 is the exact value and is used; otherwise the float is used.
-FAR = 2.0**30
-# A variable without bounds is assumed to stay within +-UNBOUNDED; `check_in_32_bits` checks its draws.
-UNBOUNDED = 2**30
-REMEDY = "Or pass dtype='float64' to pmd.sample; for pm.sample leave pytensor.config.floatX at 'float64'."
-COMPARISONS = (EQ, NEQ, LT, LE, GT, GE)
+EXACT_MODULO = 2.0**30
+# A variable without bounds is assumed to stay within +-ASSUMED_BOUND; `check_in_32_bits` checks its draws.
+ASSUMED_BOUND = 2**30
+WIDER_FLOATS = (
+    "Or pass dtype='float64' to pmd.sample; for pm.sample leave pytensor.config.floatX at 'float64'."
+)
+COMPARING_OPS = (EQ, NEQ, LT, LE, GT, GE)
 # functions that are correct modulo 2^32 when their inputs are (ring operations and selections)
 RING = (Add, Sub, Mul, Neg, Sqr, Identity, Second, Switch)
 # Ops that return positions in an array, which always fit into 32 bits
@@ -94,14 +96,14 @@ class BoundsIn32Bits(IntegerBounds):
     alone are within 32 bits.
     """
 
-    def after_one(self, node: Apply, out: Variable, values: list[Bounds]) -> Bounds:
+    def after_one(self, node: Apply, out: Variable, values: list[Interval]) -> Interval:
         bounds = super().after_one(node, out, values)
         casts = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast)
         from_float = casts and not is_whole(node.inputs[0])
         # for example `eye`, whose inputs are constant sizes
         of_constants = bounds == UNKNOWN and all(isinstance(i, Constant) for i in node.inputs)
         if is_whole(out) and (from_float or of_constants or isinstance(node.op, POSITIONS)):
-            return -LARGEST, LARGEST  # JAX clips a float outside this range to its nearest end
+            return -LARGEST_INT32, LARGEST_INT32  # JAX clips a float outside this range to its nearest end
         return bounds
 
 
@@ -123,7 +125,7 @@ class In32Bits:
         Naming an integer expression that 32-bit numbers cannot represent.
     """
 
-    def __init__(self, outputs: list[tuple[str, Variable]], known: dict[Variable, Bounds]):
+    def __init__(self, outputs: list[tuple[str, Variable]], known: dict[Variable, Interval]):
         self._bounds = BoundsIn32Bits(known)
         # Keys are variables of the original graph, values those of the rewritten one.
         self._plain: dict[Variable, Variable] = {}  # variables that are not wide
@@ -166,7 +168,7 @@ class In32Bits:
         close = self._approximation[var]
         if var in self._accurate:
             return close
-        return pt.switch(pt.lt(abs(close), FAR), pt.cast(self._low[var], close.type.dtype), close)
+        return pt.switch(pt.lt(abs(close), EXACT_MODULO), pt.cast(self._low[var], close.type.dtype), close)
 
     def as_float(self, var: Variable) -> Variable:
         """As `value`, with all integers cast to floats; other dtypes are unchanged."""
@@ -181,9 +183,9 @@ class In32Bits:
         return pt.stack([low, pt.cast(missing, "int32") - pt.cast(low < 0, "int32")], axis=-1)
 
     # ------------------------------------------------------------ one node
-    def _limits(self, var: Variable) -> Bounds:
+    def _limits(self, var: Variable) -> Interval:
         low, high = self._bounds.of(var)
-        if isinstance(var, Constant) and max(-low, high) > LARGEST and np.size(var.data):
+        if isinstance(var, Constant) and max(-low, high) > LARGEST_INT32 and np.size(var.data):
             self._refuse(var, f"is or holds the integer {max(-low, high):.0f}, which 32 bits do not hold")
         return low, high
 
@@ -216,7 +218,7 @@ class In32Bits:
     def _fits_32_bits(self, var: Variable) -> bool:
         """Whether an integer needs no more than 32 bits; shorter dtypes wrap around in PyTensor too."""
         low, high = self._limits(var)
-        return (low >= -LARGEST and high <= LARGEST) or np.dtype(var.type.dtype).itemsize < 8
+        return (low >= -LARGEST_INT32 and high <= LARGEST_INT32) or np.dtype(var.type.dtype).itemsize < 8
 
     def _inputs(self, node: Apply, form: Callable[..., Any]) -> list[Any]:
         """A node's inputs in the rewritten graph, `form(input)` of its data."""
@@ -297,7 +299,7 @@ class In32Bits:
         difference = self.approximation(a) - self.approximation(b)
         exact = op(self.low(a) - self.low(b), np.zeros((), self.low(a).type.dtype))
         return pt.switch(
-            pt.lt(abs(difference), FAR), exact, op(difference, np.zeros((), difference.type.dtype))
+            pt.lt(abs(difference), EXACT_MODULO), exact, op(difference, np.zeros((), difference.type.dtype))
         )
 
     def _is_nonzero(self, var: Variable) -> Variable:
@@ -309,7 +311,7 @@ class In32Bits:
     def _condition(self, node: Apply) -> Variable:
         """A boolean output of a node that reads a wide integer."""
         scalar = getattr(node.op, "scalar_op", None)
-        if isinstance(node.op, Elemwise) and isinstance(scalar, COMPARISONS):
+        if isinstance(node.op, Elemwise) and isinstance(scalar, COMPARING_OPS):
             if any(not is_whole(i) for i in node.inputs):
                 return node.op(*map(self.value, node.inputs))
             return self._compared(node.op, *node.inputs)
@@ -358,7 +360,7 @@ class In32Bits:
         raise ValueError(
             f"In {self._name!r} the integer expression "
             f"{shown}{' of ' if inputs else ''}{', '.join(map(repr, inputs))} {reason}. Write it in floats, "
-            f"or give its variables bounds. {REMEDY}"
+            f"or give its variables bounds. {WIDER_FLOATS}"
         )
 
 
@@ -367,7 +369,7 @@ def wrapped(var: Variable) -> Variable:
     return pt.cast(var, "int32") if isinstance(var.type, TensorType) else var
 
 
-def in_32_bits(outputs: list[tuple[str, Variable]], known: dict[Variable, Bounds]) -> list[Variable]:
+def in_32_bits(outputs: list[tuple[str, Variable]], known: dict[Variable, Interval]) -> list[Variable]:
     """Tensors rewritten for 32-bit numbers, integers as floats; see `In32Bits` for the arguments."""
     graph = In32Bits(outputs, known)
     return [graph.as_float(out) for out in graph.outputs]
@@ -397,10 +399,10 @@ def narrowed(graph: LogpGraph, model: pm.Model, supports: dict[str, Any]) -> Log
     return replace(graph, terms=named[: len(graph.terms)], untouched=named[len(graph.terms) :])
 
 
-def bounds_of_values(model: pm.Model, supports: dict[str, Any]) -> dict[str, Bounds]:
+def bounds_of_values(model: pm.Model, supports: dict[str, Any]) -> dict[str, Interval]:
     """{name: bounds} of the discrete value variables: those of `supports`, else those of the distribution.
 
-    A missing bound is replaced by -`UNBOUNDED` or `UNBOUNDED`.
+    A missing bound is replaced by -`ASSUMED_BOUND` or `ASSUMED_BOUND`.
 
     Raises
     ------
@@ -410,24 +412,24 @@ def bounds_of_values(model: pm.Model, supports: dict[str, Any]) -> dict[str, Bou
     bounds = {}
     for value in model.discrete_value_vars:
         name, rv = str(value.name), model.values_to_rvs[value]
-        bounds[name] = extent(supports.get(name) or bounds_of(rv) or (None, None), UNBOUNDED)
+        bounds[name] = extent(supports.get(name) or bounds_of(rv) or (None, None), ASSUMED_BOUND)
         far = max(-bounds[name][0], bounds[name][1])
-        if far > LARGEST:
+        if far > LARGEST_INT32:
             raise ValueError(
-                f"{name!r} may be as far as {far:.0f} from 0, which 32 bits do not hold. {REMEDY}"
+                f"{name!r} may be as far as {far:.0f} from 0, which 32 bits do not hold. {WIDER_FLOATS}"
             )
     return bounds
 
 
 def check_in_32_bits(name: str, values: np.ndarray) -> None:
-    """Refuse values of a discrete variable that exceed `UNBOUNDED`, which `bounds_of_values` assumes.
+    """Refuse values of a discrete variable that exceed `ASSUMED_BOUND`, which `bounds_of_values` assumes.
 
     Raises
     ------
     pymc.exceptions.SamplingError
     """
     far = int(np.abs(values).max(initial=0))
-    if far > UNBOUNDED:
+    if far > ASSUMED_BOUND:
         raise SamplingError(
-            f"{name!r} went as far as {far}: integers of 32 bits end at {LARGEST:.0f}. {REMEDY}"
+            f"{name!r} went as far as {far}: integers of 32 bits end at {LARGEST_INT32:.0f}. {WIDER_FLOATS}"
         )

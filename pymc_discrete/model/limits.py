@@ -20,10 +20,10 @@ from pymc_discrete.model.equations import AS_WRITTEN, DegreeIn, with_constants
 from pymc_discrete.model.support import is_constrained, is_nominal, limits_of
 from pymc_discrete.space.linear_constraint import Lines
 
-LARGEST = 4096  # most counts that are looked at
+MOST_COUNTS = 4096  # most counts that are looked at
 PARTNERS = 2  # most others with which a count is paired to grow together, and to grow where it shrinks
-DEAREST = 1e8  # most products of coefficients for which pairs are looked for, about a second
-LEAST = 0.1  # the least cosine between what two counts change, for a pair of them
+MOST_PRODUCTS = 1e8  # most products of coefficients for which pairs are looked for, about a second
+LEAST_COSINE = 0.1  # the least cosine between what two counts change, for a pair of them
 
 
 class Limits(NamedTuple):
@@ -57,7 +57,7 @@ def limits_between(model: pm.Model, names: Sequence[str], point: Mapping[str, np
         for name in names
         if not is_nominal(model, name) and not is_constrained(by_name[name])
     }
-    if sum(np.size(point[name]) for name in counts) > LARGEST:
+    if sum(np.size(point[name]) for name in counts) > MOST_COUNTS:
         return []
     rvs = set(counts.values())
     uppers = [(rv, (limits_of(rv) or (None, None))[1]) for rv in [*rvs, *model.observed_RVs]]
@@ -72,10 +72,12 @@ def limits_between(model: pm.Model, names: Sequence[str], point: Mapping[str, np
     linear = [(name, graph) for name, graph in zip(limited, graphs, strict=True) if degree.of(graph) == 1]
     if not linear:
         return []
-    return grouped(linear, list(typed.values()), {name: np.asarray(point[name]) for name in counts}, point)
+    return limits_in_groups(
+        linear, list(typed.values()), {name: np.asarray(point[name]) for name in counts}, point
+    )
 
 
-def grouped(
+def limits_in_groups(
     limits: list[tuple[str | None, Variable]],
     inputs: list[Variable],
     counts: dict[str, np.ndarray],
@@ -160,7 +162,7 @@ def pairs_of(limits: Limits) -> Lines:
     some = np.flatnonzero(limits.limited >= 0)
     own = csr_array((np.ones(len(some)), (some, limits.limited[some])), shape=(m, n))
     changed = vstack([eye_array(n), limits.coefficients, (limits.coefficients - own)[some]]).tocsr()
-    if (np.diff(changed.indptr).astype(float) ** 2).sum() > DEAREST:
+    if (np.diff(changed.indptr).astype(float) ** 2).sum() > MOST_PRODUCTS:
         changed = csr_array((0, n))  # which leaves no pairs
     products = (changed.T @ changed).tocoo()
     length = np.sqrt(products.tocsr().diagonal())
@@ -169,7 +171,7 @@ def pairs_of(limits: Limits) -> Lines:
     pairs: dict[tuple[int, int], int] = {}
     for sign in (1, -1):
         undone = -sign * cosine
-        near = (i != j) & (undone >= LEAST)
+        near = (i != j) & (undone >= LEAST_COSINE)
         order = np.lexsort((j[near], -undone[near], i[near]))
         one, other = i[near][order], j[near][order]
         best = np.arange(len(one)) - np.searchsorted(one, one) < PARTNERS

@@ -35,7 +35,7 @@ from pymc_discrete.model.support import bounds_of_model
 from pymc_discrete.model.totals import Totals, in_totals
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Depends
-from pymc_discrete.structure.bounds import Bounds, IntegerBounds, extent
+from pymc_discrete.structure.bounds import IntegerBounds, Interval, extent
 from pymc_discrete.structure.comparisons import comparisons, value_of
 from pymc_discrete.structure.jaxify import ONCE, adds_once
 from pymc_discrete.structure.labels import labels_first
@@ -246,7 +246,7 @@ def own_densities(
 
 def bounds_of_typed(
     model: pm.Model, typed: Mapping[Variable, Variable], totals: Totals
-) -> dict[Variable, Bounds]:
+) -> dict[Variable, Interval]:
     """The bounds of a model's discrete variables, those left out in whose place totals stand.
 
     Parameters

@@ -13,7 +13,7 @@ from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.linear_forms import Form, LinearForms
 from pymc_discrete.structure.rebuild import rebuild
 
-LEAST = 8  # the length of the longest sum, at least: shorter ones are evaluated at few sites
+SHORTEST_LONG_SUM = 8  # the length of the longest sum, at least: shorter ones are evaluated at few sites
 SPARSEST = 0.25  # the least share of the coefficients that are not 0
 
 
@@ -21,7 +21,7 @@ def with_long_sums(terms: list[Variable], values: list[Variable]) -> list[Variab
     """Terms with sums of scalars among some values as products with one vector, if there are long ones."""
     forms = LinearForms(IntegerBounds({}), lambda v: False)
     scalars = {v for v in values if v.type.ndim == 0 and v.type.dtype == "int64"}
-    if len(scalars) < LEAST:
+    if len(scalars) < SHORTEST_LONG_SUM:
         return terms
 
     def is_sum(var: Variable) -> bool:
@@ -33,13 +33,13 @@ def with_long_sums(terms: list[Variable], values: list[Variable]) -> list[Variab
     sums = {v: form for v, form in sums.items() if len(scalars & form.keys()) > 1}
     counts = [v for v in values if v in scalars and any(v in form for form in sums.values())]
     lengths = [len(scalars & form.keys()) for form in sums.values()]
-    if max(lengths, default=0) < LEAST or sum(lengths) < SPARSEST * len(sums) * len(counts):
+    if max(lengths, default=0) < SHORTEST_LONG_SUM or sum(lengths) < SPARSEST * len(sums) * len(counts):
         return terms
     vector = pt.stack(counts)
-    return rebuild(terms, {v: product(v, form, vector, counts) for v, form in sums.items()})
+    return rebuild(terms, {v: product_with_vector(v, form, vector, counts) for v, form in sums.items()})
 
 
-def product(var: Variable, form: Form, vector: Variable, counts: list[Variable]) -> Variable:
+def product_with_vector(var: Variable, form: Form, vector: Variable, counts: list[Variable]) -> Variable:
     """The linear form of a variable: constants times a vector of counts, and what else it has."""
     coefficients = np.array([form.get(v, 0) for v in counts], np.int64)
     total = pt.dot(pt.constant(coefficients), vector)

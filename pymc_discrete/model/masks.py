@@ -32,7 +32,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_discrete.structure.bounds import Bounds, IntegerBounds
+from pymc_discrete.structure.bounds import IntegerBounds, Interval
 from pymc_discrete.structure.numbers import Number
 from pymc_discrete.structure.rebuild import rebuild, remade
 
@@ -191,7 +191,7 @@ def refuse_other_sizes(node: Apply, moving: set[Variable]) -> None:
         raise NotImplementedError(
             f"{node.op} makes a tensor whose size depends on a variable of the model "
             f"({names_in(node.inputs[first:])}), and JAX compiles programs of fixed shapes. "
-            f"{INSTEAD.get(type(node.op), REMEDY)}"
+            f"{INSTEAD.get(type(node.op), FIXED_LENGTH)}"
         )
 
 
@@ -209,7 +209,7 @@ def with_mask(
     if isinstance(node.op, Subtensor | IncSubtensor) and (cuts := dynamic(node, moving)):
         return [sliced(node, inputs, set(cuts))]
     if by_arrays and (masks := bools(node, moving)):
-        return [selected(node, inputs, masks)]
+        return [selected_by_mask(node, inputs, masks)]
     if any(isinstance(i, Sliced) for i in inputs):
         return applied(node.op, node, inputs)
     if by_arrays and bools(node, None):
@@ -247,7 +247,9 @@ def by_integers(node: Apply, inputs: list[Variable]) -> Variable:
     return write(part, inputs[1])
 
 
-def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Variable]) -> Variable | Sliced:
+def selected_by_mask(
+    node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Variable]
+) -> Variable | Sliced:
     """A read or a write with a boolean index, in terms of its mask.
 
     Only one boolean index is supported, with `:` for all other axes.
@@ -264,14 +266,14 @@ def selected(node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Vari
     x, flat = inputs[0], inputs[1 if reads else 2 :]
     indices = indices_from_subtensor(flat, node.op.idx_list)
     if isinstance(x, Sliced) or any(isinstance(i, Sliced) for i in flat) or len(masks) > 1:
-        raise refused(node)
+        raise slice_refused(node)
     (axis,) = masks
     if any(i != slice(None) for p, i in enumerate(indices) if p != axis):
-        raise refused(node)
+        raise slice_refused(node)
     mask = indices[axis]
     if mask.type.ndim != 1:  # an index over several axes: merge them into one
         if not reads or not mask.type.ndim:
-            raise refused(node)
+            raise slice_refused(node)
         last = axis + mask.type.ndim
         x = x.reshape((*x.shape[:axis], -1, *x.shape[last:]), ndim=x.type.ndim - mask.type.ndim + 1)
         mask = mask.flatten()
@@ -285,9 +287,9 @@ def written_where(node: Apply, x: Variable, y: Variable | Sliced, choice: Chosen
     ahead = x.type.ndim - whole.type.ndim
     if isinstance(y, Sliced):
         if len(y.cuts) != 1 or not choice.same(y.cuts[0].on(y.cuts[0].axis + ahead)):
-            raise refused(node)
+            raise slice_refused(node)
     elif choice.axis >= ahead and not whole.type.broadcastable[choice.axis - ahead]:
-        raise refused(node)  # y has one value for each True, and the number of these varies
+        raise slice_refused(node)  # y has one value for each True, and the number of these varies
     new = whole if node.op.set_instead_of_inc else x + whole
     return pt.switch(choice.mask(x.type.ndim), new, x).astype(x.dtype)
 
@@ -307,18 +309,18 @@ def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
             if index.step is not None and not (isinstance(index.step, Constant) and index.step.data == 1):
                 raise NotImplementedError(
                     f"A slice with a step, {node.op}, has a length that depends on a variable of the model. "
-                    f"{REMEDY}"
+                    f"{FIXED_LENGTH}"
                 )
             slices[d] = index
     return slices
 
 
-REMEDY = (
+FIXED_LENGTH = (
     "Write a switch over all elements in its place: pt.switch(np.arange(n) < k, a, b) for a slice, "
     "pt.switch(z > 0, a, b) for a selection."
 )
 
-# what to write in place of an Op whose size depends on a variable; `REMEDY` for all others
+# what to write in place of an Op whose size depends on a variable; `FIXED_LENGTH` for all others
 INSTEAD = {
     Alloc: "pt.bincount needs a minlength= above all values that the variable is known to take (of a "
     "pm.CustomDist, those of the support= of its step); pt.eq(z[:, None], "
@@ -329,7 +331,9 @@ INSTEAD = {
 }
 
 
-def with_fixed_sizes(outputs: list[Variable], bounds: Callable[[], dict[Variable, Bounds]]) -> list[Variable]:
+def with_fixed_sizes(
+    outputs: list[Variable], bounds: Callable[[], dict[Variable, Interval]]
+) -> list[Variable]:
     """Graphs in which sizes are constants that depend on variables, and yet have one value only.
 
     So has the length of `pt.bincount(z, minlength=n)`, where no value of z is above n - 1.
@@ -369,7 +373,7 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -
     first = 1 if isinstance(node.op, Subtensor) else 2
     x, flat = inputs[0], inputs[first:]
     if isinstance(x, Sliced) or any(isinstance(i, Sliced) for i in flat):
-        raise refused(node)
+        raise slice_refused(node)
     indices = indices_from_subtensor(flat, node.op.idx_list)
     index = [slice(None) if d in dimensions else i for d, i in enumerate(indices)]
     cuts: list[Cut | Chosen] = []
@@ -397,7 +401,8 @@ def cut_of(axis: int, length: int | None, index: slice) -> Cut:
     """
     if length is None:
         raise NotImplementedError(
-            f"The length of a tensor that is sliced up to a variable of the model is not known. {REMEDY}"
+            "The length of a tensor that is sliced up to a variable of the model is not known. "
+            f"{FIXED_LENGTH}"
         )
     return Cut(axis, length, place(index.start, length, 0), place(index.stop, length, length))
 
@@ -408,12 +413,12 @@ def written_to_slices(
     """What takes the place of a tensor after y is written to slices of its axes, or added there."""
     if isinstance(y, Sliced):
         if len(y.cuts) != len(cuts) or not all(any(c.same(cut) for cut in cuts) for c in y.cuts):
-            raise refused(node)
+            raise slice_refused(node)
         y = y.whole
     else:
         ahead = part.ndim - y.ndim
         if any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] for c in cuts):
-            raise refused(node)  # y has as many values for every length of the slice
+            raise slice_refused(node)  # y has as many values for every length of the slice
     new = y if node.op.set_instead_of_inc else part + y
     for cut in cuts:
         new = pt.switch(cut.mask(part.ndim), new, part)
@@ -437,7 +442,7 @@ def applied(op: Op, node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Va
     NotImplementedError
         For an Op that cannot be applied to the whole axis instead.
     """
-    raise refused(node)
+    raise slice_refused(node)
 
 
 def slices_among(inputs: list[Variable | Sliced]) -> list[Sliced]:
@@ -462,7 +467,7 @@ def _(op: Elemwise, node: Apply, inputs: list[Variable | Sliced]) -> list[Variab
         else:
             alike = all(old.type.broadcastable[cut.axis] for cut in cuts)
         if not alike:
-            raise refused(node)
+            raise slice_refused(node)
     wholes = [i.whole if isinstance(i, Sliced) else i for i in inputs]
     return [Sliced(out, cuts) for out in op.make_node(*wholes).outputs]
 
@@ -476,14 +481,14 @@ def _(op: ViewOp, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable
 def _(op: DimShuffle, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
     (part,), order = slices_among(inputs), list(op.new_order)
     if any(cut.axis not in order for cut in part.cuts):
-        raise refused(node)
+        raise slice_refused(node)
     return [Sliced(part.whole.dimshuffle(*order), [cut.on(order.index(cut.axis)) for cut in part.cuts])]
 
 
 @applied.register
 def _(op: CAReduce, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
     if type(op.scalar_op) not in NEUTRAL:
-        raise refused(node)
+        raise slice_refused(node)
     (part,) = slices_among(inputs)
     axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
     reduced = [cut for cut in part.cuts if cut.axis in axes]
@@ -508,10 +513,10 @@ def _(op: Join, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable |
     """If a and b have the same length, a[:k] joined with b[k:] is a switch between a and b."""
     parts = slices_among(inputs)
     if not (len(inputs) == len(parts) == 2 and all(len(part.cuts) == 1 for part in parts)):
-        raise refused(node)
+        raise slice_refused(node)
     (whole, (before,)), (other, (after,)) = parts
     if not (isinstance(before, Cut) and isinstance(after, Cut)):
-        raise refused(node)
+        raise slice_refused(node)
     fits = (
         before.axis == after.axis == op.axis % whole.ndim
         and before.length == after.length
@@ -520,7 +525,7 @@ def _(op: Join, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable |
     from_start = isinstance(before.begin, Constant) and before.begin.data == 0
     to_end = isinstance(after.end, Constant) and after.end.data == after.length
     if not (fits and from_start and to_end):
-        raise refused(node)
+        raise slice_refused(node)
     return [pt.switch(before.mask(whole.ndim), whole, other).astype(node.outputs[0].type.dtype)]
 
 
@@ -531,9 +536,9 @@ def names_in(inputs: Sequence[Variable]) -> str:
     return ", ".join(sorted(str(v.name) for v in leaves if v.name))
 
 
-def refused(node: Apply) -> NotImplementedError:
+def slice_refused(node: Apply) -> NotImplementedError:
     """The error for a node that uses a slice of variable length in an unsupported way."""
     return NotImplementedError(
         f"{node.op} reads a slice whose length depends on a variable of the model ({names_in(node.inputs)}): "
-        f"only sums and other reductions over such a slice can be compiled. {REMEDY}"
+        f"only sums and other reductions over such a slice can be compiled. {FIXED_LENGTH}"
     )

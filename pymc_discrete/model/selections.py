@@ -13,7 +13,7 @@ from pymc_discrete.structure.rebuild import rebuild
 SHORT = 16  # the longest axis for which one comparison per entry is faster than a gather
 
 
-def selected(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
+def without_selections(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
     """The graph with comparisons in the place of selections from short axes of what depends on the block.
 
     The gradient of a gather is a scatter, which XLA runs one element after another. Selections are first

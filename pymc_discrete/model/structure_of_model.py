@@ -96,8 +96,10 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     return Structure(key, numbers, leaves)
 
 
-LARGEST = 1e6  # a constant with a larger element is a part of the key: its size decides how sums are updated
-SMALL = 10**4  # the most elements of a matrix that is not square and a part of the key for its zeros
+LARGEST_NUMBER = (
+    1e6  # a constant with a larger element is a part of the key: its size decides how sums are updated
+)
+SMALL_MATRIX = 10**4  # the most elements of a matrix that is not square and a part of the key for its zeros
 
 OBSERVED, OTHER = "observed", "other"
 
@@ -178,7 +180,7 @@ def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> b
     if not value.size:
         return False
     # what no Op of the model's own reads does not decide how its log density looks
-    if uses and (not np.isfinite(value).all() or (np.abs(value) > LARGEST).any()):
+    if uses and (not np.isfinite(value).all() or (np.abs(value) > LARGEST_NUMBER).any()):
         return False
     if OTHER not in uses:
         return True
@@ -194,7 +196,7 @@ def may_be_adjacency(value: np.ndarray) -> bool:
     """
     square = value.ndim == 2 and value.shape[0] == value.shape[1]
     zeros = value.size - np.count_nonzero(value)
-    return value.ndim > 1 and (square or value.size <= SMALL) and bool(zeros >= value.size / 2)
+    return value.ndim > 1 and (square or value.size <= SMALL_MATRIX) and bool(zeros >= value.size / 2)
 
 
 def value_of_leaf(leaf: Variable) -> np.ndarray | None:

@@ -80,7 +80,7 @@ def known(var: Variable) -> np.ndarray | None:
     return np.asarray(pytensor.function([], var, mode="FAST_COMPILE")())
 
 
-def bound(var: Variable, largest: bool) -> np.ndarray | None:
+def parameter_bound(var: Variable, largest: bool) -> np.ndarray | None:
     """The value of a parameter, or an integer that it does not exceed, or fall below; None where it has none.
 
     A parameter that depends on other random variables is bounded by their supports.
@@ -225,12 +225,12 @@ def _(rv):
 
 @rule(prb.BinomialRV, prb.BetaBinomialRV)
 def _(rv):
-    return 0, bound(parameters(rv)[0], largest=True)
+    return 0, parameter_bound(parameters(rv)[0], largest=True)
 
 
 @rule(*WITH_SUMS)
 def _(rv):
-    n = bound(parameters(rv)[0], largest=True)
+    n = parameter_bound(parameters(rv)[0], largest=True)
     return 0, None if n is None else n[..., None]
 
 
@@ -242,14 +242,16 @@ def _(rv):
 @rule(DiscreteUniformRV)
 def _(rv):
     lower, upper = parameters(rv)
-    return bound(lower, largest=False), bound(upper, largest=True)
+    return parameter_bound(lower, largest=False), parameter_bound(upper, largest=True)
 
 
 @rule(prb.HyperGeometricRV)
 def _(rv):
     good, bad, n = parameters(rv)
-    least, others = bound(n, largest=False), bound(bad, largest=True)
-    uppers = [u for u in (bound(good, largest=True), bound(n, largest=True)) if u is not None]
+    least, others = parameter_bound(n, largest=False), parameter_bound(bad, largest=True)
+    uppers = [
+        u for u in (parameter_bound(good, largest=True), parameter_bound(n, largest=True)) if u is not None
+    ]
     return (
         0 if least is None or others is None else np.maximum(0, least - others),
         reduce(np.minimum, uppers) if uppers else None,
@@ -297,7 +299,7 @@ def length(var: Variable) -> int:
 @rule(DiracDeltaRV)
 def _(rv):
     (value,) = parameters(rv)
-    return bound(value, largest=False), bound(value, largest=True)
+    return parameter_bound(value, largest=False), parameter_bound(value, largest=True)
 
 
 @rule(_BaseMixtureRV)
@@ -326,7 +328,11 @@ def over_components(b: Any, extreme: Callable, axis: int) -> Any:
 def _(rv):
     *base_inputs, lower, upper = rv.owner.inputs
     base = rv.owner.op.base_rv_op.make_node(*base_inputs).default_output()
-    return tightest(bounds_of(base) or (None, None), bound(lower, largest=False), bound(upper, largest=True))
+    return tightest(
+        bounds_of(base) or (None, None),
+        parameter_bound(lower, largest=False),
+        parameter_bound(upper, largest=True),
+    )
 
 
 @rule(CensoredRV)
@@ -338,7 +344,8 @@ def _(rv):
     ends = []
     for end, largest, missing in zip(bounds, (False, True), (-np.inf, np.inf), strict=True):
         value, least, most = (
-            missing if b is None else b for b in (end, bound(lower, largest), bound(upper, largest))
+            missing if b is None else b
+            for b in (end, parameter_bound(lower, largest), parameter_bound(upper, largest))
         )
         # what is beyond a limit is this limit, also where no value of the base is within the limits
         within = np.minimum(np.maximum(value, least), most)
@@ -486,7 +493,9 @@ def can_take(rv: Variable) -> bool:
     return not is_constrained(rv) or is_permutation(rv) or fixed_sums(rv) is not None
 
 
-def refused(model: pm.Model, name: str, constrained: bool = False, equations: bool = False) -> str | None:
+def reason_refused(
+    model: pm.Model, name: str, constrained: bool = False, equations: bool = False
+) -> str | None:
     """Why a variable cannot be changed one coordinate at a time, or None if it can.
 
     Parameters
@@ -515,7 +524,7 @@ def refused(model: pm.Model, name: str, constrained: bool = False, equations: bo
 
 
 def refused_vector(rv: Variable, constrained: bool, equations: bool) -> str | None:
-    """As `refused`, for a vector whose elements cannot change alone."""
+    """As `reason_refused`, for a vector whose elements cannot change alone."""
     if isinstance(rv.owner.op, PartialObservedRV):
         return (
             "the missing part of a constrained vector, which the observed part restricts. Write missing "

@@ -48,7 +48,7 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
         return graph.depends(x) and graph.size(x) >= size
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        if not is_switch(node):
+        if not is_elementwise_switch(node):
             return None
         condition, a, b = inputs
         new = of_switch(condition, a, b, graph.size(node.outputs[0]))
@@ -62,14 +62,14 @@ def added_up(term: Variable) -> Variable:
 
     Those of a check, which are 0 where a condition holds and -inf elsewhere, need not be added up.
     """
-    if term.owner is not None and is_switch(term.owner):
+    if term.owner is not None and is_elementwise_switch(term.owner):
         condition, holds, fails = term.owner.inputs
         if is_filled(holds, 0.0) and is_filled(fails, -np.inf):
             return pt.switch(condition.all(), pt.constant(0.0), pt.constant(-np.inf))
     return term.sum()
 
 
-def is_switch(node: Apply) -> bool:
+def is_elementwise_switch(node: Apply) -> bool:
     """Whether a node is an elementwise switch."""
     return isinstance(node.op, Elemwise) and node.op.scalar_op == ps.switch
 

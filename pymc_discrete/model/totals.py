@@ -143,7 +143,7 @@ def total_of(form: Form, rv: Variable, counts: Mapping[Variable, str]) -> dict[s
     return {name: sign * c for name, c in sorted(named.items())}
 
 
-def values_of(totals: Totals) -> Totals:
+def counts_of_totals(totals: Totals) -> Totals:
     """{count: {name: coefficient}}, the counts as functions of the totals that stand in their place, and of
     other counts.
     """
@@ -178,7 +178,7 @@ def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Va
     values = {str(v.name): v for v in model.value_vars}
     by_total = {
         values[name]: {values[part]: float(c) for part, c in parts.items()}
-        for name, parts in values_of(totals).items()
+        for name, parts in counts_of_totals(totals).items()
     }
     forms = LinearForms(IntegerBounds({}), lambda v: False)
     replace: dict[Variable, Variable] = {}
@@ -192,9 +192,9 @@ def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Va
             form = forms.of(out)
             if any(v in by_total for v in form) and alike(out, form):
                 new = combined([(c, by_total.get(v, {v: 1.0})) for v, c in form.items()])
-                replace[out] = sum_of(new, out.type.ndim)
+                replace[out] = tensor_of_form(new, out.type.ndim)
     for value, form in by_total.items():
-        replace[value] = sum_of(form, value.type.ndim)
+        replace[value] = tensor_of_form(form, value.type.ndim)
     terms, possible = list(terms), dict[int, Any]()
     for name in totals:
         # A total less the other parts may be a value that the count cannot have, such as -1. The count's log
@@ -218,7 +218,7 @@ def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Va
     return found
 
 
-def sum_of(form: Form, ndim: int) -> Variable:
+def tensor_of_form(form: Form, ndim: int) -> Variable:
     """The integers (of `ndim` dimensions) that a linear form stands for."""
     total: Any = None
     for v, c in sorted(form.items(), key=lambda item: item[1] < 0):  # those that are added come first
@@ -235,7 +235,7 @@ def bounds_of_totals(model: pm.Model, totals: Totals) -> dict[str, Bounds]:
     rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items()}
     found: dict[str, Bounds] = {}
     for name, parts in totals.items():
-        total = sum_of({rvs[part]: float(c) for part, c in parts.items()}, rvs[name].type.ndim)
+        total = tensor_of_form({rvs[part]: float(c) for part, c in parts.items()}, rvs[name].type.ndim)
         ends: list[Any] = []
         for largest in (False, True):
             limits = [bounds_of(rvs[part]) or (None, None) for part in parts]

@@ -11,7 +11,7 @@ from pymc_discrete.plots.figure import FIGURE_WIDTH, LEGEND_ENTRIES, Entry, Figu
 from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, names_of_values
 
-ROWS, COLUMNS = 500, 800  # an image has at most so many rows and columns
+ROWS, IMAGE_COLUMNS = 500, 800  # an image has at most so many rows and columns
 
 
 @plot("image", "borders", color="a list with a colour for each value where there are up to 10")
@@ -75,7 +75,7 @@ def plot_chains(
 
 def thinning(v: PlottedVariable) -> tuple[int, int]:
     """Every how many-th element and draw is drawn."""
-    return -(-v.size // ROWS), -(-v.draws.shape[0] * v.draws.shape[1] // COLUMNS)
+    return -(-v.size // ROWS), -(-v.draws.shape[0] * v.draws.shape[1] // IMAGE_COLUMNS)
 
 
 def table(v: PlottedVariable) -> xr.DataArray:

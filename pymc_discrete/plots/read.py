@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from arviz_base.labels import BaseLabeller
 
-from pymc_discrete.diagnostics.draws import DISCRETE, batches, checked, counted, posterior_of
+from pymc_discrete.diagnostics.draws import DISCRETE_ATTRIBUTE, batches, checked_draws, counted, posterior_of
 from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
@@ -131,12 +131,12 @@ def plotted_variables(
         than 4 draws, and where there are no discrete variables.
     """
     labeller = labeller or BaseLabeller()
-    if var_names is None and DISCRETE in tree["posterior"].attrs:
-        var_names = json.loads(tree["posterior"].attrs[DISCRETE])
+    if var_names is None and DISCRETE_ATTRIBUTE in tree["posterior"].attrs:
+        var_names = json.loads(tree["posterior"].attrs[DISCRETE_ATTRIBUTE])
     found = []
     for key, draws in posterior_of(tree, var_names).data_vars.items():
         name = str(key)
-        checked(draws.data)
+        checked_draws(draws.data)
         if not draws.size:
             raise ValueError(f"{name!r} has no elements to draw: its shape is {draws.shape}.")
         found.append(PlottedVariable(name, draws, element_labels(draws, labeller), axis_of(draws)))

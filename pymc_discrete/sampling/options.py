@@ -15,7 +15,7 @@ from pymc_discrete.runtime.progress import check_bar
 DTYPES = ("float64", "float32")
 
 # arguments of `pm.sample` that `pmd.sample` does not have: what to do instead
-ELSEWHERE = {
+SAID_INSTEAD = {
     "cores": "All chains run in one program, on every core or device; choose devices with devices=.",
     "mp_ctx": "There are no worker processes; leave it out.",
     "blas_cores": "There are no worker processes; leave it out.",
@@ -39,8 +39,8 @@ ELSEWHERE = {
 def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
     """Raise an error for the first of `options`; `sample` takes only the `known` arguments."""
     for name in options:
-        if name in ELSEWHERE:
-            raise TypeError(f"pmd.sample has no {name}=. {ELSEWHERE[name]}")
+        if name in SAID_INSTEAD:
+            raise TypeError(f"pmd.sample has no {name}=. {SAID_INSTEAD[name]}")
         if name in inspect.signature(pm.sample).parameters:
             raise TypeError(f"pmd.sample has no {name}=; pm.sample does.")
         meant = suggested(name, known)

@@ -16,7 +16,7 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_discrete.diagnostics.convergence import check_convergence
-from pymc_discrete.diagnostics.draws import DISCRETE
+from pymc_discrete.diagnostics.draws import DISCRETE_ATTRIBUTE
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
@@ -302,7 +302,7 @@ def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]
     """The attribute that names the discrete variables which are recorded; none if there are none."""
     discrete = {str(v.name) for v in model.discrete_value_vars}
     drawn = [v.name for v in outputs if v.name in discrete]
-    return {DISCRETE: json.dumps(drawn)} if drawn else {}
+    return {DISCRETE_ATTRIBUTE: json.dumps(drawn)} if drawn else {}
 
 
 def in_order_of(outputs: Sequence[Any], draws: Mapping[str, Any]) -> dict[str, Any]:

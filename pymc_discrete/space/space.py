@@ -204,7 +204,7 @@ class Support(NamedTuple):
             )
         infinite = lambda b: np.asarray(b).dtype.kind == "f" and bool(np.isinf(b).any())
         unbounded = any(b is None or infinite(b) for b in support)
-        low, high = bound(name, support[0], -UNBOUNDED), bound(name, support[1], UNBOUNDED)
+        low, high = bound_of(name, support[0], -UNBOUNDED), bound_of(name, support[1], UNBOUNDED)
         shape = (
             np.broadcast_shapes(low.shape, high.shape)
             if shapes is None
@@ -751,7 +751,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in sizes)
 
 
-def bound(name: str, value: Any, missing: int) -> np.ndarray:
+def bound_of(name: str, value: Any, missing: int) -> np.ndarray:
     """A bound as an integer array, with `missing` for None and UNBOUNDED for infinite values."""
     array = np.asarray(missing if value is None else value)
     if array.dtype.kind == "f":

@@ -14,7 +14,7 @@ from pymc_discrete.collapse.integrated import chosen_coefficients as chosen_coef
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.model.described import DescribedModel
-from pymc_discrete.model.support import can_take, refused
+from pymc_discrete.model.support import can_take, reason_refused
 from pymc_discrete.model.without_jax import variables_without_jax
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.waiting import watched
@@ -87,7 +87,7 @@ class AutoStep(DiscreteStep):
         model = model_of(options.pop("model", None), vars, cls.__name__)
         names = block_of(model, vars, constrained=True, equations=True)
         for name in free(model, DISCRETE):  # a bare pm.sample() gives them PyMC's Metropolis
-            if name not in names and (why := refused(model, name, constrained=True, equations=True)):
+            if name not in names and (why := reason_refused(model, name, constrained=True, equations=True)):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         of_nuts = OfNuts.of_step(options.pop("target_accept", 0.8), options.pop("nuts", None))
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())

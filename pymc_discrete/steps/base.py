@@ -22,7 +22,7 @@ from pymc_discrete.diagnostics.watch import Watch
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of
 from pymc_discrete.model.structure_of_model import Snapshot
-from pymc_discrete.model.support import refused
+from pymc_discrete.model.support import reason_refused
 from pymc_discrete.runtime.checks import check_options
 from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.model_settings import model_settings
@@ -90,7 +90,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         options.pop("_target", None)
         names = block_of(model, vars, cls.kind, constrained=cls.constrained, equations=cls.equations)
         for name in free(model, cls.kind) if vars is None else ():
-            if name not in names and (why := refused(model, name, cls.constrained, cls.equations)):
+            if name not in names and (why := reason_refused(model, name, cls.constrained, cls.equations)):
                 _log.info(f"{cls.__name__} leaves {name!r} to another step: it is {why}.")
         more = cls.also_moved(model, names, options)
         return super().__new__(cls, [values[name] for name in [*names, *more]], **options)

@@ -15,7 +15,7 @@ from pymc.step_methods.compound import flat_statname
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.engine.source import ChainSource
 from pymc_discrete.steps.ahead import NUTS_STATISTICS, Ahead, AheadState, HasChain
-from pymc_discrete.steps.served import Facts, Served, no_warning_of_forks, received
+from pymc_discrete.steps.served import FactsOfStep, Served, no_warning_of_forks, received
 
 
 class WhatMoves(NamedTuple):
@@ -142,7 +142,7 @@ class DrawsAhead(HasChain):
         self.ahead.expect(0)  # other processes will run the chains
         address = self._served.address()
         return received, (
-            Facts(
+            FactsOfStep(
                 os.getpid(),
                 address,
                 self._of_ahead(),

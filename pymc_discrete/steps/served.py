@@ -402,7 +402,7 @@ class Remote:
         self._connection.close()
 
 
-class Facts(NamedTuple):
+class FactsOfStep(NamedTuple):
     """What is sent to another process in place of a step, enough to hand out the draws of the step's home.
 
     Attributes
@@ -435,10 +435,10 @@ class Worker(HasChain, BlockedStep):
     name = "worker"
     _state_class = AheadState
 
-    def __new__(cls, facts: Facts) -> "Worker":
+    def __new__(cls, facts: FactsOfStep) -> "Worker":
         return object.__new__(cls)
 
-    def __init__(self, facts: Facts):
+    def __init__(self, facts: FactsOfStep):
         self.rng, self.tune = get_random_generator(None), True
         self.settings = facts.settings
         self.stats_dtypes, self.stats_dtypes_shapes = facts.stats_dtypes, facts.stats_dtypes_shapes
@@ -465,7 +465,7 @@ class Worker(HasChain, BlockedStep):
         self.ahead.stop_tuning()
 
 
-def received(facts: Facts | None, sent: bytes) -> Any:
+def received(facts: FactsOfStep | None, sent: bytes) -> Any:
     """The step that was pickled: a `Worker` while its home serves it, else the step itself.
 
     Parameters

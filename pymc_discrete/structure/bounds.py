@@ -14,8 +14,8 @@ from pytensor.graph.op import Op
 
 from pymc_discrete.structure.analysis import Analysis
 
-Bounds = tuple[float, float]  # inclusive; infinite where nothing is known
-UNKNOWN: Bounds = (-math.inf, math.inf)
+Interval = tuple[float, float]  # inclusive; infinite where nothing is known
+UNKNOWN: Interval = (-math.inf, math.inf)
 # Ops that only rearrange data: {Op: how many of its first inputs are data, None for all of them}. The other
 # inputs are indices and shapes.
 REARRANGING: dict[type[Op], int | None] = {}
@@ -26,7 +26,7 @@ def is_whole(var: Variable) -> bool:
     return str(getattr(var.type, "dtype", "")).startswith(("int", "uint", "bool"))
 
 
-class IntegerBounds(Analysis[Bounds]):
+class IntegerBounds(Analysis[Interval]):
     """Bounds of the integer tensors of a graph, and of some of floats; others have the bounds `UNKNOWN`.
 
     Integers of 64 bits are taken not to overflow, shorter ones wrap around.
@@ -36,10 +36,10 @@ class IntegerBounds(Analysis[Bounds]):
     known : {variable: bounds}, of inputs of the graph
     """
 
-    def after(self, node: Apply, values: list[Bounds]) -> list[Bounds]:
+    def after(self, node: Apply, values: list[Interval]) -> list[Interval]:
         return [self.after_one(node, out, values) for out in node.outputs]
 
-    def after_one(self, node: Apply, out: Variable, values: list[Bounds]) -> Bounds:
+    def after_one(self, node: Apply, out: Variable, values: list[Interval]) -> Interval:
         """The bounds of one output of a node."""
         dtype = str(getattr(out.type, "dtype", ""))
         if not is_whole(out):
@@ -57,7 +57,7 @@ class IntegerBounds(Analysis[Bounds]):
         bounds = bounds_after(node.op, node, values)
         return UNKNOWN if any(map(math.isnan, bounds)) else within_type(bounds, dtype)
 
-    def at_leaf(self, var: Variable) -> Bounds:
+    def at_leaf(self, var: Variable) -> Interval:
         if str(getattr(var.type, "dtype", "")) == "bool":
             return (0.0, 1.0)
         if not isinstance(var, Constant) or not isinstance(var.data, np.ndarray | np.generic):
@@ -69,7 +69,7 @@ class IntegerBounds(Analysis[Bounds]):
 
 
 @singledispatch
-def bounds_after(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_after(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
     """The bounds of an integer output of a node, given those of its inputs."""
     if type(op) in REARRANGING:
         data = REARRANGING[type(op)]
@@ -84,7 +84,7 @@ def hold_for_floats(op: Op) -> bool:
 
 
 # ---------------------------------------------------------------- intervals
-def within_type(bounds: Bounds, dtype: str) -> Bounds:
+def within_type(bounds: Interval, dtype: str) -> Interval:
     """Bounds of integers once they are stored in a dtype: its whole range where they may wrap around."""
     limits = np.iinfo(dtype)
     if limits.min <= bounds[0] and bounds[1] <= limits.max:
@@ -108,26 +108,26 @@ def raised(a: float, n: float) -> float:
         return -math.inf if a < 0 and n % 2 else math.inf
 
 
-def product(a: Bounds, b: Bounds) -> Bounds:
+def product(a: Interval, b: Interval) -> Interval:
     """Bounds of the product of two numbers."""
     corners = [times(x, y) for x in a for y in b]
     return min(corners), max(corners)
 
 
-def hull(*intervals: Bounds) -> Bounds:
+def hull(*intervals: Interval) -> Interval:
     """The smallest interval that contains all of the given ones; an empty one if there are none."""
     return min((low for low, _ in intervals), default=math.inf), max(
         (high for _, high in intervals), default=-math.inf
     )
 
 
-def power(a: Bounds, n: float) -> Bounds:
+def power(a: Interval, n: float) -> Interval:
     """Bounds of the n-th power of a number within `a`, for a finite integer n >= 0."""
     ends = [raised(x, n) for x in a]
     return hull(*((e, e) for e in ends), *([(0.0, 0.0)] if n > 0 and a[0] <= 0 <= a[1] else []))
 
 
-def powers(a: Bounds, n: Bounds) -> Bounds:
+def powers(a: Interval, n: Interval) -> Interval:
     """Bounds of the powers of an integer within `a` whose exponents are the integers of `n`, of at least 0.
 
     The size of a power grows with the exponent, and its sign changes with each: the last two exponents have
@@ -142,28 +142,28 @@ def powers(a: Bounds, n: Bounds) -> Bounds:
     )
 
 
-def magnitude(bounds: Bounds) -> float:
+def magnitude(bounds: Interval) -> float:
     """The largest absolute value within bounds."""
     return max(map(abs, bounds))
 
 
-def sum_of(bounds: Bounds, n: float) -> Bounds:
+def sum_of(bounds: Interval, n: float) -> Interval:
     """Bounds of a sum of n numbers, or of any number of them if n is infinite."""
     low, high = times(bounds[0], n), times(bounds[1], n)
     return (min(low, 0.0), max(high, 0.0)) if n == math.inf else (low, high)
 
 
-def positions(shape: Sequence[int | None]) -> Bounds:
+def positions(shape: Sequence[int | None]) -> Interval:
     """Of the positions among the elements of an array."""
     return 0.0, max(math.prod(size_of(n)[1] for n in shape) - 1, 0.0)
 
 
-def size_of(size: int | None) -> Bounds:
+def size_of(size: int | None) -> Interval:
     """Bounds of the length of a dimension that may be known."""
     return (0.0, float(np.iinfo(np.int32).max)) if size is None else (float(size), float(size))
 
 
-def extent(support: tuple[Any, Any], unbounded: float = math.inf) -> Bounds:
+def extent(support: tuple[Any, Any], unbounded: float = math.inf) -> Interval:
     """Bounds that hold for all elements of a variable.
 
     Parameters

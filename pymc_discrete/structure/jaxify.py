@@ -177,10 +177,10 @@ def jaxify(
     inputs: Sequence[Variable], outputs: Sequence[Variable], convert: Callable = jax_funcify
 ) -> Callable[..., tuple[Any, ...]]:
     """A JAX function of the inputs that returns the tuple of outputs, see `JaxFunction`."""
-    return JaxFunction(inputs, outputs, convert) if outputs else nothing
+    return JaxFunction(inputs, outputs, convert) if outputs else returns_nothing
 
 
-def nothing(*args: Any) -> tuple[Any, ...]:
+def returns_nothing(*args: Any) -> tuple[Any, ...]:
     """What a function without outputs returns."""
     return ()
 

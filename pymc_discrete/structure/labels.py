@@ -90,7 +90,9 @@ class Selections(NamedTuple):
             return self._of_elementwise(node, index)
         if isinstance(node.op, DimShuffle):
             order, (x,) = list(node.op.new_order), node.inputs
-            places = [index[order.index(a)] if a in order else nothing(ndim) for a in range(x.type.ndim)]
+            places = [
+                index[order.index(a)] if a in order else index_of_the_only(ndim) for a in range(x.type.ndim)
+            ]
             return self.of(x, places) if places else None
         if isinstance(node.op, AdvancedSubtensor):
             return self._of_selection(node, index)
@@ -101,7 +103,7 @@ class Selections(NamedTuple):
         inputs = []
         for i in node.inputs:
             places = zip(index, i.type.shape, strict=True)
-            new = self.of(i, [nothing(ndim) if size == 1 else place for place, size in places])
+            new = self.of(i, [index_of_the_only(ndim) if size == 1 else place for place, size in places])
             if new is None or new.type.ndim != ndim:
                 return None
             inputs.append(new)
@@ -118,7 +120,7 @@ class Selections(NamedTuple):
         for array in arrays:
             of_rows = index[rows - array.type.ndim : rows]
             sizes = zip(of_rows, array.type.shape, strict=True)
-            of_rows = [nothing(index[0].type.ndim) if size == 1 else place for place, size in sizes]
+            of_rows = [index_of_the_only(index[0].type.ndim) if size == 1 else place for place, size in sizes]
             element = self.of(array, of_rows)
             if element is None:
                 return None
@@ -131,6 +133,6 @@ def is_integers(i: object) -> bool:
     return isinstance(i, Variable) and hasattr(i.type, "ndim") and i.type.dtype.startswith(("int", "uint"))
 
 
-def nothing(ndim: int) -> Variable:
+def index_of_the_only(ndim: int) -> Variable:
     """An index of the only element of an axis, with this number of axes."""
     return pt.constant(np.zeros((1,) * ndim, "int64"))

@@ -14,7 +14,7 @@ from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Sub
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from pymc_discrete.structure.analysis import Analysis
-from pymc_discrete.structure.bounds import Bounds, IntegerBounds, product
+from pymc_discrete.structure.bounds import IntegerBounds, Interval, product
 
 # {variable: coefficient}: each element of a tensor is the sum of the elements that are broadcast to it, times
 # the coefficients. None stands for the constant 1.
@@ -116,5 +116,5 @@ def end_of_form(
             if limit is not None:
                 parts.append((coefficient, forms.of(limit)))
             form = combined(parts)
-    ends: list[Bounds] = [(c, c) if v is None else product((c, c), bounds.of(v)) for v, c in form.items()]
+    ends: list[Interval] = [(c, c) if v is None else product((c, c), bounds.of(v)) for v, c in form.items()]
     return sum(end[int(largest)] for end in ends)

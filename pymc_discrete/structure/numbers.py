@@ -70,7 +70,7 @@ def numbers_in(graphs: Iterable[Variable]) -> list[Number]:
     return list(dict.fromkeys(v for v in ancestors(list(graphs)) if isinstance(v, Number)))
 
 
-def values_of(graphs: Sequence[Variable], values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def values_of_graphs(graphs: Sequence[Variable], values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The values of graphs of numbers, given {name of a number: value}."""
     if not graphs:
         return []
@@ -95,7 +95,7 @@ def decided(outputs: list[Variable]) -> tuple[list[Variable], list[Decision]]:
     conditions = [v for v in computed if alone.of(v) is True]
     known = {v.name: v.value for v in numbers_in(conditions)}
     decisions, replace = [], {}
-    for condition, value in zip(conditions, values_of(conditions, known), strict=True):
+    for condition, value in zip(conditions, values_of_graphs(conditions, known), strict=True):
         if value.size and (value == value.flat[0]).all() and None not in condition.type.shape:
             outcome = bool(value.flat[0])
             decisions.append(Decision(condition, outcome))
@@ -144,7 +144,7 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
     vague = [part for part in parts if None in part.type.shape]
     if vague:  # their shapes may depend on the values, and would become a part of the program
         raise NeedsValues({str(v.name) for v in numbers_in(vague)})
-    values = values_of(parts, {str(v.name): v.value for v in numbers_in(parts)})
+    values = values_of_graphs(parts, {str(v.name): v.value for v in numbers_in(parts)})
     numbers = {
         part: Number.of(f"{prefix}{n}", np.asarray(value))
         for n, (part, value) in enumerate(zip(parts, values, strict=True))

@@ -35,7 +35,7 @@ def without_sparse(node: Apply, inputs: list[Variable]) -> list[Variable] | None
     matrix = known_matrix(left if is_sparse(left) else right)
     if matrix is None:
         return None
-    out = product(matrix, right) if is_sparse(left) else product(matrix.T, left.T).T
+    out = sparse_product(matrix, right) if is_sparse(left) else sparse_product(matrix.T, left.T).T
     return [out.astype(node.outputs[0].type.dtype)]
 
 
@@ -46,7 +46,7 @@ def known_matrix(var: Variable) -> Any:
     return var.data if isinstance(var, Constant) else pytensor.function([], var, mode="FAST_COMPILE")()
 
 
-def product(matrix: Any, x: Variable) -> Variable:
+def sparse_product(matrix: Any, x: Variable) -> Variable:
     """`matrix @ x` of a sparse SciPy matrix (r, n) and a tensor x of shape (n,) or (n, m)."""
     matrix = scipy.sparse.csr_matrix(matrix)
     matrix.sum_duplicates()

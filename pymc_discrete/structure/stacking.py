@@ -24,9 +24,11 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_discrete.runtime.names import made_name, shown
 from pymc_discrete.structure.rebuild import rebuild
 
-LEAST = 3  # smallest number of graphs of equal structure that are stacked; fewer are left as they are
+FEWEST_STACKED = (
+    3  # smallest number of graphs of equal structure that are stacked; fewer are left as they are
+)
 
-Term = tuple[str, Variable]
+NamedTerm = tuple[str, Variable]
 
 
 class NotAlike(Exception):
@@ -170,7 +172,7 @@ def vectorised(op: Op, node: Apply, inputs: list[tuple[Variable, bool]], n: int)
     return outputs.outputs if isinstance(outputs, Apply) else list(outputs)
 
 
-def summands(term: Variable) -> list[tuple[Variable, bool]]:
+def nested_summands(term: Variable) -> list[tuple[Variable, bool]]:
     """[(summand, whether it is subtracted)] of nested additions of tensors of one shape.
 
     A term that is not such an addition is its only summand.
@@ -197,7 +199,7 @@ def summands(term: Variable) -> list[tuple[Variable, bool]]:
 
 
 class Alike:
-    """Finds groups of at least `LEAST` graphs of equal structure."""
+    """Finds groups of at least `FEWEST_STACKED` graphs of equal structure."""
 
     def __init__(self) -> None:
         self._signatures = Signatures()
@@ -222,7 +224,7 @@ class Alike:
         groups: dict[int, list[int]] = {}
         for n, part in parts:
             groups.setdefault(self._signatures.of(part), []).append(n)
-        return [numbers for numbers in groups.values() if len(numbers) >= LEAST]
+        return [numbers for numbers in groups.values() if len(numbers) >= FEWEST_STACKED]
 
 
 class Vectors:
@@ -368,7 +370,7 @@ class Stacked:
 
     def __init__(
         self,
-        terms: list[Term],
+        terms: list[NamedTerm],
         values: list[Variable],
         kinds: dict[str, Hashable],
         others: Mapping[str, Sequence[Variable]],
@@ -419,8 +421,8 @@ def of_equal_structure(graphs: list[Variable], alike: Alike) -> list[list[Variab
 
 def similar_summands(term: Variable, alike: Alike) -> list[Variable]:
     """Those summands of a term that share their structure with enough others, then the sum of the rest."""
-    parts = [-part if minus else part for part, minus in summands(term)]
-    similar = {n for numbers in alike.of(parts) for n in numbers} if len(parts) >= LEAST else set()
+    parts = [-part if minus else part for part, minus in nested_summands(term)]
+    similar = {n for numbers in alike.of(parts) for n in numbers} if len(parts) >= FEWEST_STACKED else set()
     if not similar:
         return [term]
     rest = [part for n, part in enumerate(parts) if n not in similar]
@@ -467,7 +469,7 @@ def variables_to_unite(
     groups: dict[Variable, list[Variable]] = {}  # by their first variable
     for v in values:
         group = by_root[root(v) if v in candidates else v]
-        group = group if len(group) >= LEAST else [v]
+        group = group if len(group) >= FEWEST_STACKED else [v]
         for names in united:
             group = [u for u in values if u.name in names] if v.name in names else group
         groups.setdefault(group[0], group)

@@ -6,12 +6,12 @@ import pytest
 from arviz_base import from_dict
 
 import pymc_discrete as pmd
-from pymc_discrete.diagnostics.convergence import check_convergence, in_order
+from pymc_discrete.diagnostics.convergence import check_convergence, checks_in_order
 from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.findings import CHECKS, Finding, check
 from pymc_discrete.diagnostics.judge import COLUMNS
 from pymc_discrete.diagnostics.known.leaving import Leaving
-from pymc_discrete.diagnostics.statistics.batch import Batch, column
+from pymc_discrete.diagnostics.statistics.batch import BatchOfElements, column
 from tests.test_docs import script
 
 CHAINS, DRAWS, SITES = 4, 400, 30
@@ -60,7 +60,7 @@ def lines_of(facts, name):
 def test_the_order_of_checks_decides_the_order_of_lines_only():
     """Each alone, and all in the other order, say what they say in their order; the result is not changed."""
     tree, model = troubled()
-    names = [name for name, _ in in_order()]
+    names = [name for name, _ in checks_in_order()]
     groups = {name: tree[name].to_dataset().copy(deep=True) for name in tree.children}
 
     def facts():
@@ -78,7 +78,7 @@ def test_the_order_of_checks_decides_the_order_of_lines_only():
 def test_findings_are_data():
     tree, model = troubled()
     facts = Facts(tree, model, leaving)
-    found = {(one.kind, one.names): one for _, c in in_order() for one in c.find(facts)}
+    found = {(one.kind, one.names): one for _, c in checks_in_order() for one in c.find(facts)}
     stuck = found["stuck", ("k",)]
     assert stuck.elements["k"].tolist() == [False, False, False, True]
     assert stuck.chains == [2]
@@ -109,7 +109,7 @@ def test_a_check_and_a_column_take_one_function_each(caplog):
             Finding("constant sum", (n,)) for n in vectors if np.ptp(facts.posterior[n].data.sum(-1)) == 0
         ]
 
-    def returns(batch: Batch):
+    def returns(batch: BatchOfElements):
         return (batch.x[..., 2:] == batch.x[..., :-2]).mean(axis=(1, 2))
 
     tree["posterior"]["k"].data[..., :2] = np.array([0, 1])

@@ -298,7 +298,7 @@ def test_coclustering_against_brute_force():
 def test_coclustering_in_small_batches(monkeypatch):
     z = np.random.default_rng(1).integers(0, 4, (2, 30, 20))
     whole = pmd.coclustering(tree_of(z), "z")
-    monkeypatch.setattr(f"{pmd.coclustering.__module__}.AT_ONCE", 100)
+    monkeypatch.setattr(f"{pmd.coclustering.__module__}.PRODUCTS_AT_ONCE", 100)
     np.testing.assert_array_equal(pmd.coclustering(tree_of(z), "z"), whole)
 
 

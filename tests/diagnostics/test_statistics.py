@@ -282,8 +282,8 @@ def test_bad_arguments(call, message):
 def test_batches_of_many_sizes_agree(rng, monkeypatch):
     z = rng.integers(0, 4, (2, 60, 11))
     at_once = diagnostics.categorical_ess(z), diagnostics.hamming_ess(z), diagnostics.chi_square(z)
-    monkeypatch.setattr("pymc_discrete.diagnostics.draws.AT_ONCE", 300)
-    monkeypatch.setattr(effective, "AT_ONCE", 300)
+    monkeypatch.setattr("pymc_discrete.diagnostics.draws.DRAWS_OF_BATCH", 300)
+    monkeypatch.setattr(effective, "DRAWS_OF_BATCH", 300)
     again = diagnostics.categorical_ess(z), diagnostics.hamming_ess(z), diagnostics.chi_square(z)
     for a, b in zip(at_once, again, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)

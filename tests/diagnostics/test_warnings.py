@@ -19,7 +19,7 @@ from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.diagnostics.known.leaving import Leaving, leaving
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.statistics.movement import Movement
-from pymc_discrete.diagnostics.verdicts import VERDICTS, decided, stuck_chains, unexplained, words_of_still
+from pymc_discrete.diagnostics.verdicts import VERDICTS, decide, stuck_chains, unexplained, words_of_still
 from pymc_discrete.engine.nuts import Edge, NutsBlock
 from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
@@ -626,7 +626,7 @@ def test_the_log_the_table_and_the_plot_agree(name, log):
 def test_limits_of_slow_mixing(rhat, ess, verdict, in_modes):
     """Those of PyMC's warnings, of four chains; and R-hat from which chains seem to be in modes."""
     often = np.full((CHAINS, 1), 10)
-    found = decided(Movement(np.zeros_like(often), often, often, 1000), np.array([rhat]), np.array([ess]))
+    found = decide(Movement(np.zeros_like(often), often, often, 1000), np.array([rhat]), np.array([ess]))
     assert found.verdict.tolist() == [verdict]
     assert found.in_modes.tolist() == [in_modes]
 

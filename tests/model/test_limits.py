@@ -81,7 +81,7 @@ def test_an_event_moves_to_another_week_and_whoever_falls_ill_recovers():
 
 def test_no_pairs_are_looked_for_among_too_many(monkeypatch):
     assert pairs(epidemic(3))
-    monkeypatch.setattr(limits, "DEAREST", 50)
+    monkeypatch.setattr(limits, "MOST_PRODUCTS", 50)
     assert not pairs(epidemic(3))
 
 

@@ -9,7 +9,7 @@ from pymc_discrete.differences.from_model import density_of
 from pymc_discrete.model import totals
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.initial import point_of
-from pymc_discrete.model.totals import bounds_of_totals, totals_in, values_of
+from pymc_discrete.model.totals import bounds_of_totals, counts_of_totals, totals_in
 from pymc_discrete.runtime.model_settings import model_settings
 
 ROUNDING = 1e-6  # PyMC takes the logarithm of 0.5 in 32 bits
@@ -214,7 +214,7 @@ def test_a_sign_that_is_wrong_is_noticed(monkeypatch):
     monkeypatch.setattr(
         totals,
         "values_of",
-        lambda found: {k: {p: abs(c) for p, c in v.items()} for k, v in values_of(found).items()},
+        lambda found: {k: {p: abs(c) for p, c in v.items()} for k, v in counts_of_totals(found).items()},
     )
     model = removals()
     with model_settings(), pytest.raises(AssertionError):

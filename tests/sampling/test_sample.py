@@ -21,7 +21,7 @@ from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.program import Program
 from pymc_discrete.engine.starts import check_initvals
-from pymc_discrete.sampling.options import ELSEWHERE
+from pymc_discrete.sampling.options import SAID_INSTEAD
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
 from tests.tools.running import FAST, QUIET, assert_same_draws, saved_and_loaded
@@ -362,7 +362,7 @@ def test_every_argument_of_pm_sample_has_a_place_or_a_reason():
     theirs, ours = (
         set(inspect.signature(f).parameters) - {"kwargs", "options"} for f in (pm.sample, pmd.sample)
     )
-    assert theirs - ours == set(ELSEWHERE)
+    assert theirs - ours == set(SAID_INSTEAD)
 
 
 def test_no_jax_version():
@@ -458,7 +458,7 @@ def test_many_draws_are_looked_at_in_parts(monkeypatch, caplog):
     said = []
     caplog.set_level("INFO", logger="pymc")
     for at_once in (2**24, 450):
-        monkeypatch.setattr("pymc_discrete.diagnostics.facts.AT_ONCE", at_once)
+        monkeypatch.setattr("pymc_discrete.diagnostics.facts.NUMBERS_IN_MEMORY", at_once)
         caplog.clear()
         with labels_and_count() as model:
             check_convergence(idata, model)

@@ -5,7 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_discrete.model.support import bound, bounds_of
+from pymc_discrete.model.support import bounds_of, parameter_bound
 
 
 def random_counts(seed):
@@ -40,7 +40,7 @@ def written(counts, coefficients, constant):
 
 
 def ends(var):
-    return [int(bound(var, largest)) for largest in (False, True)]
+    return [int(parameter_bound(var, largest)) for largest in (False, True)]
 
 
 @pytest.mark.parametrize("seed", range(40))

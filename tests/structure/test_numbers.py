@@ -11,7 +11,7 @@ import pymc_discrete as pmd
 from pymc_discrete.differences import from_model
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.model.structure_of_model import structure_of, with_numbers
-from pymc_discrete.structure.numbers import Derivation, Number, decided, hoisted, numbers_in, values_of
+from pymc_discrete.structure.numbers import Derivation, Number, decided, hoisted, numbers_in, values_of_graphs
 from tests.tools.oracle import compare
 from tests.tools.running import QUIET
 
@@ -332,5 +332,5 @@ def test_what_is_computed_from_numbers_is_computed_once():
     (out,), derived = hoisted([x * pt.exp(a + b) + a], "made: ")
     assert list(derived) == ["made: 0"]
     assert {v.name for v in numbers_in([out])} == {"a", "made: 0"}
-    (value,) = values_of(list(derived.values()), {"a": a.value, "b": b.value})
+    (value,) = values_of_graphs(list(derived.values()), {"a": a.value, "b": b.value})
     np.testing.assert_allclose(value, np.exp(a.value + 3))

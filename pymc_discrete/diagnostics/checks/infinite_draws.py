@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_discrete.diagnostics.draws import some_elements
-from pymc_discrete.diagnostics.facts import AT_ONCE, Facts
+from pymc_discrete.diagnostics.facts import NUMBERS_IN_MEMORY, Facts
 from pymc_discrete.diagnostics.findings import Finding, check
 from pymc_discrete.diagnostics.thresholds import INFINITE
 from pymc_discrete.runtime.names import shown
@@ -31,6 +31,8 @@ def infinite_draws(facts: Facts) -> list[Finding]:
     gone = [
         name
         for name in continuous
-        if any((np.abs(x) > INFINITE).any() for x in some_elements(facts.posterior[name].data, AT_ONCE))
+        if any(
+            (np.abs(x) > INFINITE).any() for x in some_elements(facts.posterior[name].data, NUMBERS_IN_MEMORY)
+        )
     ]
     return [Finding("infinite", tuple(gone))] if gone else []

@@ -11,7 +11,7 @@ from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check
 from pymc_discrete.runtime.names import shown
 
-KINDS = BETWEEN, WITHIN, ORDERED = "labels of chains", "labels of draws", "in one order"
+KINDS_OF_SWITCHING = BETWEEN, WITHIN, ORDERED = "labels of chains", "labels of draws", "in one order"
 LISTED = 6  # largest numbers of chains, and of labels, that the message lists
 SWITCHING = (
     "This is label switching: the model is the same whatever its labels are called, and R-hat and ESS of the "
@@ -22,7 +22,7 @@ SWITCHING = (
 
 
 def said_of_labels(found: Sequence[Finding], facts: Facts) -> list[str]:
-    between, within, ordered = ([one for one in found if one.kind == kind] for kind in KINDS)
+    between, within, ordered = ([one for one in found if one.kind == kind] for kind in KINDS_OF_SWITCHING)
     texts = [differ_between_chains(between)] if between else []
     texts += [
         f"The labels of {shown(one.names)} change within chains: with those of some draws in another order, "

@@ -24,7 +24,7 @@ from pymc_discrete.runtime.names import element_name
 
 MOST_SERIES = 50  # largest number of series of each kind that are compared with one another
 NAMED_IN_SUM = 6  # largest number of counts in a weighted sum that is looked for
-NAMED = 3  # largest number of series that a message names as tied to a count
+NAMED_PER_COUNT = 3  # largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."
 FIXED_SUM = (
     "two counts are drawn at a time, given their sum and all else, so that they go along a ridge in small "
@@ -187,7 +187,7 @@ def ties(
         partners.pop(name, None)
         if name in tied or not partners:
             continue
-        strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED]
+        strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED_PER_COUNT]
         series = [name, *strongest]
         two_valued = all(other in counts and len(np.unique(counts[other])) <= 2 for other in series)
         measured = {
@@ -321,7 +321,7 @@ def ties_of_run(facts: Facts) -> list[Finding]:
     def slow_series(names: Sequence[str]) -> dict[str, np.ndarray]:
         worst = slowest(facts.per_chain, names)
         variable.update({called(name, axes[name], i): name for name, i in worst})
-        return {called(name, axes[name], i): element_of(draws[name], i) for name, i in worst}
+        return {called(name, axes[name], i): draws_of_element(draws[name], i) for name, i in worst}
 
     def advice(series: Sequence[str], two_valued: bool) -> str:
         names = list(dict.fromkeys(variable[s] for s in series))
@@ -345,7 +345,7 @@ def ties_of_run(facts: Facts) -> list[Finding]:
             if name in draws and name not in nominal | summed:
                 for i in range(min(int(np.prod(draws[name].shape[2:])), MOST_SERIES)):
                     variable[series := called(name, axes[name], i)] = name
-                    all_of[series] = element_of(draws[name], i)
+                    all_of[series] = draws_of_element(draws[name], i)
         found += weighted_sums(all_of, others, advice)
     return found
 
@@ -364,7 +364,7 @@ def total(draws: np.ndarray) -> np.ndarray:
     return draws.sum(axis=tuple(range(2, draws.ndim)), dtype=float)
 
 
-def element_of(draws: np.ndarray, i: int) -> np.ndarray:
+def draws_of_element(draws: np.ndarray, i: int) -> np.ndarray:
     """(chains, draws), element i of the raveled variable."""
     index: tuple[Any, ...] = (
         (slice(None), slice(None), *np.unravel_index(i, draws.shape[2:])) if draws.ndim > 2 else ()

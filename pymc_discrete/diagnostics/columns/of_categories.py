@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pymc_discrete.diagnostics.statistics.batch import Batch, column
+from pymc_discrete.diagnostics.statistics.batch import BatchOfElements, column
 from pymc_discrete.diagnostics.statistics.movement import moves_of
 from pymc_discrete.diagnostics.statistics.rhat import rhat_of_indicators
 
@@ -11,7 +11,7 @@ from pymc_discrete.diagnostics.statistics.rhat import rhat_of_indicators
     "mode, P(mode), mcse P(mode)",
     "the commonest value, its probability, and the Monte Carlo standard error of that",
 )
-def mode(batch: Batch) -> dict[str, np.ndarray]:
+def mode(batch: BatchOfElements) -> dict[str, np.ndarray]:
     p = batch.counts.p
     k, sites = p.argmax(axis=1), np.arange(len(p))
     return {
@@ -25,13 +25,13 @@ def mode(batch: Batch) -> dict[str, np.ndarray]:
     "entropy",
     "of the shares of all values, in nats: 0 where one value is certain, log K where K are equally probable",
 )
-def entropy(batch: Batch) -> np.ndarray:
+def entropy(batch: BatchOfElements) -> np.ndarray:
     p = batch.counts.p
     return -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=1) + 0.0
 
 
 @column("moved", "the share of draws that differ from the one before")
-def moved(batch: Batch) -> np.ndarray:
+def moved(batch: BatchOfElements) -> np.ndarray:
     return moves_of(batch.x).mean(axis=1) / (batch.x.shape[2] - 1)
 
 
@@ -40,12 +40,12 @@ def moved(batch: Batch) -> np.ndarray:
     "effective draws of the indicator 1[z = k] that mixes worst, of the values with a probability of 5 to "
     "95 %",
 )
-def ess(batch: Batch) -> np.ndarray:
+def ess(batch: BatchOfElements) -> np.ndarray:
     return batch.indicators.least(batch.ess_of_indicators, len(batch.x))
 
 
 @column("rhat", "the greatest R-hat of the same indicators")
-def rhat(batch: Batch) -> np.ndarray:
+def rhat(batch: BatchOfElements) -> np.ndarray:
     counts, found = batch.counts, batch.indicators
     of_each = rhat_of_indicators(counts.shares_of_halves, counts.half, found)
     return found.greatest(of_each, len(batch.x))

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from pymc_discrete.diagnostics.statistics.batch import Batch, column
+from pymc_discrete.diagnostics.statistics.batch import BatchOfElements, column
 from pymc_discrete.diagnostics.statistics.effective import ess_of_mean
 
 QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
 
 @column("P(k), mcse P(k)", "of variables with up to 8 values, from -8 to 8; nan for counts")
-def probabilities(batch: Batch) -> dict[str, np.ndarray]:
+def probabilities(batch: BatchOfElements) -> dict[str, np.ndarray]:
     columns, p = {}, batch.counts.p
     for v in () if batch.values is None else batch.values:
         k = np.flatnonzero(batch.counts.values == v)
@@ -23,7 +23,7 @@ def probabilities(batch: Batch) -> dict[str, np.ndarray]:
     "of others, which are taken for counts; so are Deterministics, such as sums, with values that no "
     "variable in the table has which the model draws",
 )
-def mean_and_quantiles(batch: Batch) -> dict[str, np.ndarray]:
+def mean_and_quantiles(batch: BatchOfElements) -> dict[str, np.ndarray]:
     if batch.values is not None:
         return {}
     p, values = batch.counts.p, batch.counts.values

@@ -21,9 +21,9 @@ CONTEXTS = 32  # how many states of the other unknowns are compared, at least
 EACH = 16  # and for each value of a site
 LARGEST_WORK = 2**33  # most operations that are spent on that, a few seconds
 # how far variables outside of the block are moved, in units of their size
-FAR = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
+DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
 ROUNDS = 32  # largest number of passes, in each of which the sites that are known to be certain stay fixed
-MOST = 64  # with more elements outside of the block, they are moved a variable at a time
+MOST_MOVED_ALONE = 64  # with more elements outside of the block, they are moved a variable at a time
 BESIDE = 64  # so many values to either side of that of a site with a window are looked at
 
 
@@ -86,7 +86,7 @@ def held(of: Conditionals, points: Sequence[PointType], sites: np.ndarray, rare:
             certain &= ~windowed | (beyond_the_window(of, points[0], windowed) < rare)
     if not (sites & ~certain).any():
         return Held(certain, np.zeros(d, bool), [()] * d, [])
-    return Held(certain, *holding(of, points[0]))
+    return Held(certain, *what_holds(of, points[0]))
 
 
 def same_everywhere(
@@ -109,7 +109,7 @@ def same_everywhere(
         k = np.where(other, rng.random(values.shape), -1.0).argmax(axis=1)
         moved = other[rows, k] & ~fixed & (rng.random(space.d) < 0.5)
         y = np.where(moved, values[rows, k], first)
-        point = elsewhere(points[n % len(points)], of.outside, FAR[n % len(FAR)], rng)
+        point = elsewhere(points[n % len(points)], of.outside, DISTANCES[n % len(DISTANCES)], rng)
         lp, differences = (np.asarray(a, float) for a in of.at(point)[1].logdensity_and_differences(y))
         # at an impossible state a difference of 0 may be that of two impossible values
         says = (differences != 0) | (lp > -np.inf)
@@ -154,14 +154,14 @@ def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> 
     return p
 
 
-def holding(
+def what_holds(
     of: Conditionals, point: PointType
 ) -> tuple[np.ndarray, list[tuple[str, ...]], list[tuple[str, int | None]]]:
     """`alone`, `by` and `unused` of `Held`, found by moving elements outside of the block one at a time."""
     x, target = of.at(point)
     lp, differences = (np.asarray(a, float) for a in target.logdensity_and_differences(x))
     alone, by, unused = np.zeros(len(x), bool), [dict[str, None]() for _ in x], list[tuple[str, int | None]]()
-    each = sum(np.size(point[name]) for name in of.outside) <= MOST
+    each = sum(np.size(point[name]) for name in of.outside) <= MOST_MOVED_ALONE
     for name in of.outside:
         size = np.abs(point[name]).clip(1.0)
         for i in range(np.size(point[name])) if each else (None,):

@@ -22,8 +22,8 @@ from pymc_discrete.runtime.names import element_of
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-MOST = 2**14  # most moves of sites that change together which are evaluated
-LARGEST_SUPPORT = 64  # most values of a site for which its prior is looked at
+MOST_JOINT_MOVES = 2**14  # most moves of sites that change together which are evaluated
+LARGEST_PRIOR_SUPPORT = 64  # most values of a site for which its prior is looked at
 
 
 class Leaving(NamedTuple):
@@ -159,14 +159,14 @@ def impossible_by_prior(
     """(elements,) bool, whether the prior of a variable allows a single value between the bounds of each.
 
     Such as an edge of a network whose probability is 0. None where the prior's parameters are unknown, or an
-    element has more than `LARGEST_SUPPORT` values.
+    element has more than `LARGEST_PRIOR_SUPPORT` values.
     """
     none = np.zeros(lower.size, bool)
     rv = next((rv for rv in model.free_RVs if model.rvs_to_values[rv].name == name), None)
     if rv is None:
         return none
     op = rv.owner.op
-    if not isinstance(op, RandomVariable) or op.ndim_supp or (upper - lower).max() >= LARGEST_SUPPORT:
+    if not isinstance(op, RandomVariable) or op.ndim_supp or (upper - lower).max() >= LARGEST_PRIOR_SUPPORT:
         return none
     if any(known(parameter) is None for parameter in parameters(rv)):
         return none
@@ -202,7 +202,7 @@ def another_value(x: np.ndarray, target: Target) -> np.ndarray:
     for n, (start, v) in enumerate(space.blocks):
         if v.constraint is not None:
             own = slice(start, start + v.size)
-            found = v.constraint.all_moves(x[own], values[own, : v.K], v.drawn_among + 1, MOST)
+            found = v.constraint.all_moves(x[own], values[own, : v.K], v.drawn_among + 1, MOST_JOINT_MOVES)
             if found is not None:
                 moves[n] = found
     if not moves:

@@ -8,8 +8,8 @@ from xarray import DataTree
 
 from pymc_discrete.diagnostics.labels.draws_of_labels import chunks, in_one_table, labels_of, partitions
 
-LARGEST = 2**31  # bytes that the matrix may take
-AT_ONCE = 1 << 25  # numbers that are multiplied, or added to the matrix, at once
+LARGEST_COCLUSTERING = 2**31  # bytes that the matrix may take
+PRODUCTS_AT_ONCE = 1 << 25  # numbers that are multiplied, or added to the matrix, at once
 
 
 def coclustering(idata: DataTree, z: str) -> xarray.DataArray:
@@ -60,11 +60,11 @@ def coclustering(idata: DataTree, z: str) -> xarray.DataArray:
 
 
 def check_size(z: str, labels: xarray.DataArray, n: int, function: str) -> None:
-    """Raise a ValueError if a matrix (n, n) would be larger than `LARGEST` bytes."""
+    """Raise a ValueError if a matrix (n, n) would be larger than `LARGEST_COCLUSTERING` bytes."""
     size = 8 * n**2
-    if size <= LARGEST:
+    if size <= LARGEST_COCLUSTERING:
         return
-    dim, step = labels.dims[2], -(-n // int((LARGEST / 8) ** 0.5))
+    dim, step = labels.dims[2], -(-n // int((LARGEST_COCLUSTERING / 8) ** 0.5))
     raise ValueError(
         f"{z!r} has {n} sites, and P(z_i = z_j) of all pairs would take {size / 2**30:.1f} GiB. Take some of "
         f"the sites: {function}(idata.isel({{{dim!r}: slice(None, None, {step})}}), {z!r})."
@@ -84,14 +84,14 @@ def together(labels: np.ndarray) -> np.ndarray:
             first, last = row[part].min(), row[part].max()
             H = np.zeros((last - first + 1, n), np.float32)
             H[row[part] - first, np.arange(n)] = 1
-            for sites in chunks(n, n, AT_ONCE):
+            for sites in chunks(n, n, PRODUCTS_AT_ONCE):
                 whole = sites.stop - sites.start == n
                 total[sites] += H.T @ H if whole else H[:, sites].T @ H
     return total / draws
 
 
 def within(sizes: np.ndarray, n: int) -> list[slice]:
-    """Ranges of draws with `sizes` clusters each, such that (clusters, n) has about `AT_ONCE` numbers."""
-    batch = (np.cumsum(sizes) - sizes) * n // AT_ONCE
+    """Ranges of draws with `sizes` clusters each, such that (clusters, n) has some `PRODUCTS_AT_ONCE`."""
+    batch = (np.cumsum(sizes) - sizes) * n // PRODUCTS_AT_ONCE
     starts = [0, *(np.flatnonzero(np.diff(batch)) + 1), len(sizes)]
     return [slice(int(a), int(b)) for a, b in pairwise(starts)]

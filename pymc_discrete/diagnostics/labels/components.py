@@ -11,7 +11,7 @@ from pymc_discrete.diagnostics.verdicts import effective_per_chain, slow
 COMPARED = 200  # so many elements of what may belong to labels are compared between chains
 
 
-def in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:
+def components_in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:
     """Draws (chains, draws, ...) of a parameter, with its components in the order of relabelled labels.
 
     Which axes are of components is not known: those of K elements are, if permuted along them the draws have

@@ -9,9 +9,9 @@ from pymc_discrete.diagnostics.labels.draws_of_labels import chunks, in_one_tabl
 from pymc_discrete.runtime.checks import check_choice
 
 LOSSES = ("VI", "Binder")
-CANDIDATES = 50  # evenly spaced draws among which the search begins
+PARTITION_CANDIDATES = 50  # evenly spaced draws among which the search begins
 STARTS = 3  # the best of them from which sites are moved
-LARGEST = 2**30  # bytes that the table of the clusters of all draws may take
+LARGEST_CLUSTER_TABLE = 2**30  # bytes that the table of the clusters of all draws may take
 ROUNDING = 1e-12  # a change of the loss of this size is none
 
 
@@ -72,7 +72,7 @@ def partition(idata: DataTree, z: str, loss: str = "VI") -> xarray.DataArray:
     if loss == "Binder":
         check_size(z, labels, every.shape[1], "pmd.partition")
     losses = Information(z, every) if loss == "VI" else Pairs(together(every))
-    spaced = np.linspace(0, len(every) - 1, CANDIDATES).astype(int)
+    spaced = np.linspace(0, len(every) - 1, PARTITION_CANDIDATES).astype(int)
     candidates = sorted(np.unique(every[spaced], axis=0), key=losses.expected)
     found = min(map(losses.moved, candidates[:STARTS]), key=losses.expected)
     by_size = np.argsort(-np.bincount(found), kind="stable")
@@ -114,11 +114,12 @@ class Information:
         self.K = int(every.max()) + 1
         self.room = min(every.shape[1], 2 * self.K)
         size = 4 * len(self.clusters) * self.K * self.room
-        if size > LARGEST:
+        if size > LARGEST_CLUSTER_TABLE:
+            every_nth = -(-size // LARGEST_CLUSTER_TABLE)
             raise ValueError(
                 f"{len(self.clusters)} draws of {z!r} with up to {self.K} clusters need a table of "
                 f"{size / 2**30:.1f} GiB. Take fewer draws, or Binder's loss: "
-                f"pmd.partition(idata.isel(draw=slice(None, None, {-(-size // LARGEST)})), {z!r})."
+                f"pmd.partition(idata.isel(draw=slice(None, None, {every_nth})), {z!r})."
             )
 
     def intersections(self, one: np.ndarray, L: int) -> np.ndarray:

@@ -126,7 +126,7 @@ def relabel(
     posterior = idata["posterior"]
     parameter = None if order_by is None else ordering(posterior.to_dataset(), order_by, names)
     if method == "stephens":
-        p = checked(probabilities, z, labels.shape, K)
+        p = checked_probabilities(probabilities, z, labels.shape, K)
         to_new = by_probabilities(p, matched(draws, by_agreement(draws, K), K)[0])
     else:
         reference = by_agreement(draws, K) if method == "ecr" else most_probable(idata, z, draws)
@@ -276,7 +276,7 @@ def warn_of_names(posterior: xarray.Dataset, z: str, names: list[str]) -> None:
         )
 
 
-def checked(probabilities: Any, z: str, shape: tuple[int, ...], K: int) -> np.ndarray:
+def checked_probabilities(probabilities: Any, z: str, shape: tuple[int, ...], K: int) -> np.ndarray:
     """The probabilities (draws, n, K), of labels of shape (chain, draw, ...).
 
     Raises
@@ -357,7 +357,7 @@ def permuted(idata: DataTree, z: str, names: list[str], to_new: xarray.DataArray
             del found[group]
             continue
         for name in concerned:
-            dataset[name] = along(dataset[name], names, to_old)
+            dataset[name] = permuted_along(dataset[name], names, to_old)
             if name == z:
                 dataset[name] = renamed(dataset[name], to_new.values)
         found[group] = DataTree(dataset)
@@ -405,7 +405,7 @@ def same_draws(dataset: xarray.Dataset, to_new: xarray.DataArray) -> bool:
     return all(d in dataset.sizes and dataset[d].equals(to_new[d]) for d in ("chain", "draw"))
 
 
-def along(variable: xarray.DataArray, names: list[str], to_old: np.ndarray) -> xarray.DataArray:
+def permuted_along(variable: xarray.DataArray, names: list[str], to_old: np.ndarray) -> xarray.DataArray:
     """A variable with its components permuted along all axes of `names`, to_old (chain, draw, K)."""
     where = [variable.dims.index(d) for d in ("chain", "draw")]
     dims = [d for d in variable.dims if d not in ("chain", "draw")]

@@ -1,7 +1,7 @@
 """A batch of elements of a variable, and the columns of `pmd.summary` that are computed of it.
 
-A column is a function of a `Batch`, registered by `column`, in a file of the folder `columns`: each file
-there is found without being named elsewhere.
+A column is a function of a `BatchOfElements`, registered by `column`, in a file of the folder `columns`: each
+file there is found without being named elsewhere.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from pymc_discrete.diagnostics.statistics.effective import ess_of_indicators
 from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicators
 
 
-class Batch:
+class BatchOfElements:
     """Draws of some elements of a variable, and what several columns need of them, each computed once.
 
     Parameters
@@ -56,7 +56,7 @@ class Batch:
         return np.where(two[:, None] & (p > 0), error[:, None], errors)
 
 
-type Compute = Callable[[Batch], np.ndarray] | Callable[[Batch], dict[str, np.ndarray]]
+type Compute = Callable[[BatchOfElements], np.ndarray] | Callable[[BatchOfElements], dict[str, np.ndarray]]
 
 
 class Column(NamedTuple):
@@ -66,30 +66,30 @@ class Column(NamedTuple):
     ----------
     names : as a page has them, such as "P(k), mcse P(k)"
     meaning : in a few words, for the page and the docstring
-    of : function of a `Batch`, which returns the column (sites,), or {name: column} of several
+    of : function of a `BatchOfElements`, which returns the column (sites,), or {name: column} of several
     """
 
     names: str
     meaning: str
     of: Compute
 
-    def values(self, batch: Batch) -> dict[str, np.ndarray]:
+    def values(self, batch: BatchOfElements) -> dict[str, np.ndarray]:
         """{name: column (sites,)}"""
         found = self.of(batch)
         return found if isinstance(found, dict) else {self.names: found}
 
 
-COLUMNS: list[Column] = []  # in the order of their registration
+SUMMARY_COLUMNS: list[Column] = []  # in the order of their registration
 
 
 def column(names: str, meaning: str) -> Callable[[Compute], Compute]:
-    """Register a function of a `Batch` as a column of `pmd.summary`, see `Column`.
+    """Register a function of a `BatchOfElements` as a column of `pmd.summary`, see `Column`.
 
     A column whose name begins with "mcse" is nan where so few moves were seen that no error can be told.
     """
 
     def register(of: Compute) -> Compute:
-        COLUMNS.append(Column(names, meaning, of))
+        SUMMARY_COLUMNS.append(Column(names, meaning, of))
         return of
 
     return register

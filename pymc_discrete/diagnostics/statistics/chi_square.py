@@ -5,11 +5,13 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
-from pymc_discrete.diagnostics.draws import Counts, count, counted, per_element
+from pymc_discrete.diagnostics.draws import Counts, counted, counts_of_values, per_element
 from pymc_discrete.diagnostics.statistics.effective import autocovariance, first_not_positive
 from pymc_discrete.diagnostics.thresholds import FEWEST_EFFECTIVE_OF_CATEGORY, FEWEST_EFFECTIVE_OF_P
 
-MOST = 10  # a variable with more values than this is cut into this many groups of neighbouring values
+MOST_CATEGORIES = (
+    10  # a variable with more values than this is cut into this many groups of neighbouring values
+)
 STRETCH = 0.3  # the share of a chain's draws that its begin and its end have
 QUANTITIES = ["statistic", "df", "correction", "p"]
 
@@ -79,7 +81,7 @@ def chi_square(
             raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {given!r}.")
 
     def of_batch(x: np.ndarray) -> np.ndarray:
-        return tested(x, grouped(counted(x)), compare, method)
+        return tested(x, categories_of_values(counted(x)), compare, method)
 
     return per_element(of_batch, data, var_names, {"quantity": QUANTITIES})
 
@@ -102,14 +104,16 @@ def share_rejected(p: Any, rate: float = 0.05) -> float:
     return float((below[-1] + 1) / len(known)) if len(below) else 0.0
 
 
-def grouped(counts: Counts) -> np.ndarray:
-    """(sites, V) int, the category of each value: its own, or one of `MOST` groups of neighbours."""
+def categories_of_values(counts: Counts) -> np.ndarray:
+    """(sites, V) int, the category of each value: its own, or a group of neighbours."""
     there = counts.p > 0
     own = np.maximum(np.cumsum(there, axis=1) - 1, 0)
     middle = np.cumsum(counts.p, axis=1) - counts.p / 2
     # several groups may be empty, where one value is common
     return np.where(
-        (there.sum(axis=1) > MOST)[:, None], np.minimum((middle * MOST).astype(int), MOST - 1), own
+        (there.sum(axis=1) > MOST_CATEGORIES)[:, None],
+        np.minimum((middle * MOST_CATEGORIES).astype(int), MOST_CATEGORIES - 1),
+        own,
     )
 
 
@@ -131,7 +135,7 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
         # each time around, sites with rare categories have one category less
         y = categories[left]
         G = int(y.max()) + 1
-        counts = count(y, np.arange(G))
+        counts = counts_of_values(y, np.arange(G))
         p = counts.sum(axis=1) / counts.sum(axis=(1, 2))[:, None]
         several = (p > 0).sum(axis=1) > 1
         left, y, counts, p = left[several], y[several], counts[several], p[several]
@@ -178,7 +182,7 @@ def compared(y: np.ndarray, counts: np.ndarray, p: np.ndarray, compare: str) -> 
         return draws * ((counts / draws - p[:, None]) ** 2 / safe).sum(axis=(1, 2)), chains - 1
     n = int(STRETCH * draws)
     G = np.arange(p.shape[1])
-    first, last = count(y[..., :n], G) / n, count(y[..., -n:], G) / n
+    first, last = counts_of_values(y[..., :n], G) / n, counts_of_values(y[..., -n:], G) / n
     # of two stretches, each is half their difference away from their mean
     return n / 2 * ((first - last) ** 2 / safe).sum(axis=(1, 2)), chains
 

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.fft import irfft, rfft
 
-from pymc_discrete.diagnostics.draws import AT_ONCE, batches, checked, counted, in_halves, per_element
+from pymc_discrete.diagnostics.draws import (
+    DRAWS_OF_BATCH,
+    batches,
+    checked_draws,
+    counted,
+    in_halves,
+    per_element,
+)
 from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicators
 
 
@@ -92,7 +99,7 @@ def hamming_ess(draws: Any) -> float:
 def array_of(draws: Any) -> np.ndarray:
     """The draws (chains, draws, ...) of an array or DataArray, checked."""
     transposed = draws.transpose("chain", "draw", ...) if hasattr(draws, "dims") else draws
-    return checked(np.asarray(transposed))
+    return checked_draws(np.asarray(transposed))
 
 
 def present(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -113,7 +120,7 @@ def present(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def in_parts(rows: int, x: np.ndarray) -> list[slice]:
     """Slices of `rows` rows, each of as many draws as a site of the batch x, that are read together."""
-    size = max(AT_ONCE // (x.shape[1] * x.shape[2]), 1)
+    size = max(DRAWS_OF_BATCH // (x.shape[1] * x.shape[2]), 1)
     return [slice(i, i + size) for i in range(0, rows, size)]
 
 

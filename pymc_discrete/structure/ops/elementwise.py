@@ -60,7 +60,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import (
     UNKNOWN,
-    Bounds,
+    Interval,
     bounds_after,
     hold_for_floats,
     hull,
@@ -102,7 +102,7 @@ class ScalarRules(NamedTuple):
     step_like : whether its derivative, 0 or 1 almost everywhere, says nothing about a difference
     """
 
-    bounds: Callable[[Apply, list[Bounds]], Bounds] | None = None
+    bounds: Callable[[Apply, list[Interval]], Interval] | None = None
     bounds_of_floats: bool = False
     degree: Callable[[Apply, list[float]], float] | None = None
     slope: Callable[[list[Variable], int], Variable] | None = None
@@ -117,39 +117,39 @@ class ScalarRules(NamedTuple):
 
 
 # ---------------------------------------------------------------- bounds
-def bounds_of_sum(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_sum(node: Apply, inputs: list[Interval]) -> Interval:
     return sum(low for low, _ in inputs), sum(high for _, high in inputs)
 
 
-def bounds_of_difference(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_difference(node: Apply, inputs: list[Interval]) -> Interval:
     a, b = inputs
     return a[0] - b[1], a[1] - b[0]
 
 
-def bounds_of_inverted_bits(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_inverted_bits(node: Apply, inputs: list[Interval]) -> Interval:
     ((low, high),) = inputs
     return -high - 1, -low - 1
 
 
-def bounds_of_absolute_value(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_absolute_value(node: Apply, inputs: list[Interval]) -> Interval:
     ((low, high),) = inputs
     return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
 
 
-def bounds_of_power(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_power(node: Apply, inputs: list[Interval]) -> Interval:
     base, exponent = inputs
     return UNKNOWN if exponent[0] < 0 else powers(base, exponent)
 
 
-def bounds_of_maximum(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_maximum(node: Apply, inputs: list[Interval]) -> Interval:
     return max(low for low, _ in inputs), max(high for _, high in inputs)
 
 
-def bounds_of_minimum(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_minimum(node: Apply, inputs: list[Interval]) -> Interval:
     return min(low for low, _ in inputs), min(high for _, high in inputs)
 
 
-def bounds_of_clip(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_clip(node: Apply, inputs: list[Interval]) -> Interval:
     """Of x where that is between two limits, else of the limit that it is beyond, the lower one first."""
     x, least, most = inputs
     found = []
@@ -163,26 +163,26 @@ def bounds_of_clip(node: Apply, inputs: list[Bounds]) -> Bounds:
     return hull(*found) if found else hull(x, least, most)
 
 
-def bounds_of_cast(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_cast(node: Apply, inputs: list[Interval]) -> Interval:
     to_integer = str(node.outputs[0].type.dtype).startswith(("int", "uint"))
     return rounded(inputs[0], math.trunc) if to_integer else inputs[0]
 
 
-def rounded(bounds: Bounds, to_integer: Callable[[float], int]) -> Bounds:
+def rounded(bounds: Interval, to_integer: Callable[[float], int]) -> Interval:
     """Bounds of numbers that are rounded."""
     low, high = (float(to_integer(b)) if math.isfinite(b) else b for b in bounds)
     return low, high
 
 
-def bounds_of_sign(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_sign(node: Apply, inputs: list[Interval]) -> Interval:
     low, high = (float(np.sign(b)) for b in inputs[0])
     return low, high
 
 
-def bounds_of_quotient(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_quotient(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
     # NumPy gives 0 for a division by 0, XLA -1, from which JAX takes 1 as from other negative quotients
-    found: list[Bounds] = [(-2.0, 0.0)] if divisor[0] <= 0 <= divisor[1] else []
+    found: list[Interval] = [(-2.0, 0.0)] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
         # a quotient is monotone in each of the two
         corners = [quotient(a, b) for a in x for b in (low, high) if math.isfinite(a) or math.isfinite(b)]
@@ -197,13 +197,13 @@ def quotient(a: float, b: float) -> float:
     return math.copysign(math.inf, a * b) if math.isinf(a) else a // b
 
 
-def signed(bounds: Bounds) -> list[Bounds]:
+def signed(bounds: Interval) -> list[Interval]:
     """The positive and the negative integers within bounds, those of both that there are."""
     parts = [(max(bounds[0], 1.0), bounds[1]), (bounds[0], min(bounds[1], -1.0))]
     return [(low, high) for low, high in parts if low <= high]
 
 
-def bounds_of_remainder(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_remainder(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
     # NumPy gives 0 for a remainder of a division by 0, XLA the number that is divided
     found = [(0.0, 0.0), x] if divisor[0] <= 0 <= divisor[1] else []
@@ -215,17 +215,17 @@ def bounds_of_remainder(node: Apply, inputs: list[Bounds]) -> Bounds:
     return hull(*found)
 
 
-def bounds_of_conjunction(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_conjunction(node: Apply, inputs: list[Interval]) -> Interval:
     tops = [high for low, high in inputs if low >= 0]
     return (0.0, min(tops)) if tops else bounds_of_bits(node, inputs)
 
 
-def bounds_of_disjunction(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_disjunction(node: Apply, inputs: list[Interval]) -> Interval:
     low, high = bounds_of_bits(node, inputs)
     return (max(low for low, _ in inputs) if low == 0 else low), high
 
 
-def bounds_of_bits(node: Apply, inputs: list[Bounds]) -> Bounds:
+def bounds_of_bits(node: Apply, inputs: list[Interval]) -> Interval:
     """Of all integers of as many bits as those within the inputs have, and a sign if any has."""
     largest = max(end if end >= 0 else -end - 1 for bounds in inputs for end in bounds)
     top = float(2 ** int(largest).bit_length() - 1) if math.isfinite(largest) else math.inf
@@ -589,7 +589,7 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 @bounds_after.register
-def _(op: Elemwise, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: Elemwise, node: Apply, inputs: list[Interval]) -> Interval:
     rule = rules_of(op.scalar_op).bounds
     return UNKNOWN if rule is None else rule(node, inputs)
 

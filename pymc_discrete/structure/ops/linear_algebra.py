@@ -13,7 +13,7 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
 from pymc_discrete.structure.analysis import Depends
-from pymc_discrete.structure.bounds import UNKNOWN, Bounds, bounds_after, product, sum_of, times
+from pymc_discrete.structure.bounds import UNKNOWN, Interval, bounds_after, product, sum_of, times
 from pymc_discrete.structure.columns import Update, column_update, one_hot, whole_input_update
 from pymc_discrete.structure.degree import degree_after
 from pymc_discrete.structure.lifting import for_rows, simplified
@@ -132,7 +132,7 @@ def as_float(var: Variable) -> Variable:
 
 
 @bounds_after.register(Dot)
-def dot_bounds(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
+def dot_bounds(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
     (a, b), n = node.inputs, node.inputs[0].type.shape[-1]
     for matrix, other, axis in ((a, inputs[1], -1), (b, inputs[0], -2 if b.type.ndim > 1 else -1)):
         if isinstance(matrix, Constant) and np.size(matrix.data):
@@ -209,7 +209,7 @@ def _(op: Blockwise, node: Apply, out: Variable, errors: list[Variable | None]) 
 
 
 @bounds_after.register
-def _(op: Blockwise, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: Blockwise, node: Apply, inputs: list[Interval]) -> Interval:
     if not isinstance(op.core_op, Dot):
         return UNKNOWN
     n = node.inputs[0].type.shape[-1]

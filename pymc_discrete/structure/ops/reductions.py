@@ -16,7 +16,7 @@ from pytensor.tensor.math import Argmax
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import (
     UNKNOWN,
-    Bounds,
+    Interval,
     bounds_after,
     hull,
     positions,
@@ -118,8 +118,8 @@ def roundings(x: Variable, out: Variable) -> Variable:
 
 
 @bounds_after.register
-def _(op: CAReduce, node: Apply, inputs: list[Bounds]) -> Bounds:
-    n = count(node, op.axis)
+def _(op: CAReduce, node: Apply, inputs: list[Interval]) -> Interval:
+    n = elements_combined(node, op.axis)
     if isinstance(op.scalar_op, Add):
         return sum_of(inputs[0], n)
     if isinstance(op.scalar_op, Mul):
@@ -127,7 +127,7 @@ def _(op: CAReduce, node: Apply, inputs: list[Bounds]) -> Bounds:
     return inputs[0] if isinstance(op.scalar_op, ScalarMaximum | ScalarMinimum) else UNKNOWN
 
 
-def count(node: Apply, axes: Any) -> float:
+def elements_combined(node: Apply, axes: Any) -> float:
     """How many elements of the first input a reduction over `axes` combines; infinite where not known."""
     shape = node.inputs[0].type.shape
     over = range(len(shape)) if axes is None else np.atleast_1d(axes)
@@ -135,7 +135,7 @@ def count(node: Apply, axes: Any) -> float:
     return math.inf if None in sizes else float(np.prod(sizes))
 
 
-def product_of(bounds: Bounds, n: float) -> Bounds:
+def product_of(bounds: Interval, n: float) -> Interval:
     """Bounds of a product of n integers, or of any number of them if n is infinite."""
     low, high = bounds
     if n == math.inf:
@@ -186,7 +186,7 @@ def _(op: Argmax, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 @bounds_after.register
-def _(op: Argmax, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: Argmax, node: Apply, inputs: list[Interval]) -> Interval:
     return positions([node.inputs[0].type.shape[a] for a in reduced_axes(op, node)])
 
 
@@ -216,8 +216,8 @@ def _(op: CumOp, node: Apply, out: Variable, errors: list[Variable | None]) -> V
 
 
 @bounds_after.register
-def _(op: CumOp, node: Apply, inputs: list[Bounds]) -> Bounds:
-    n = count(node, op.axis)
+def _(op: CumOp, node: Apply, inputs: list[Interval]) -> Interval:
+    n = elements_combined(node, op.axis)
     if op.mode == "add":
         return hull(inputs[0], sum_of(inputs[0], n))
     if n == math.inf:

@@ -21,7 +21,7 @@ from pytensor.tensor.extra_ops import Repeat
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
-from pymc_discrete.structure.bounds import REARRANGING, Bounds, bounds_after, hull, size_of
+from pymc_discrete.structure.bounds import REARRANGING, Interval, bounds_after, hull, size_of
 from pymc_discrete.structure.lifting import for_rows, of_row
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.ops.rearranging import from_sources, rearranged, rearranges
@@ -122,7 +122,7 @@ REARRANGING.update({CheckAndRaise: 1, Repeat: 1, ViewOp: 1})
 
 
 @bounds_after.register
-def _(op: ARange, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: ARange, node: Apply, inputs: list[Interval]) -> Interval:
     start, stop, step = inputs
     if step[0] > 0:
         stop = stop[0] - 1, stop[1] - 1
@@ -132,15 +132,15 @@ def _(op: ARange, node: Apply, inputs: list[Bounds]) -> Bounds:
 
 
 @bounds_after.register
-def _(op: AllocDiag, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: AllocDiag, node: Apply, inputs: list[Interval]) -> Interval:
     return hull(inputs[0], (0.0, 0.0))
 
 
 @bounds_after.register(Shape)
-def _(op: Op, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
     return hull(*map(size_of, node.inputs[0].type.shape))
 
 
 @bounds_after.register
-def _(op: Shape_i, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: Shape_i, node: Apply, inputs: list[Interval]) -> Interval:
     return size_of(node.inputs[0].type.shape[op.i])

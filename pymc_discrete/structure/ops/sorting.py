@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from pytensor.graph.basic import Apply
 from pytensor.tensor.sort import ArgSortOp, SortOp
 
-from pymc_discrete.structure.bounds import REARRANGING, Bounds, bounds_after, positions
+from pymc_discrete.structure.bounds import REARRANGING, Interval, bounds_after, positions
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.reads import Entries, along, elements_of
 
@@ -22,6 +22,6 @@ def _(op: ArgSortOp, node: Apply, graph: LogpGraph) -> Entries | None:
 
 
 @bounds_after.register
-def _(op: ArgSortOp, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: ArgSortOp, node: Apply, inputs: list[Interval]) -> Interval:
     shape = node.inputs[0].type.shape
     return positions(shape if op.axis is None else [shape[op.axis]])

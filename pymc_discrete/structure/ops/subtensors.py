@@ -15,7 +15,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_discrete.structure.bounds import Bounds, bounds_after, hull, sum_of
+from pymc_discrete.structure.bounds import Interval, bounds_after, hull, sum_of
 from pymc_discrete.structure.degree import degree_after
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.ops.rearranging import (
@@ -355,7 +355,7 @@ def _(op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
 
 @bounds_after.register(IncSubtensor)
 @bounds_after.register(AdvancedIncSubtensor)
-def _(op: Any, node: Apply, inputs: list[Bounds]) -> Bounds:
+def _(op: Any, node: Apply, inputs: list[Interval]) -> Interval:
     if op.set_instead_of_inc:
         return hull(*inputs[:2])
     low, high = sum_of(inputs[1], 1.0 if isinstance(op, IncSubtensor) else times_selected(op, node))
