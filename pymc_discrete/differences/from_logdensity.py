@@ -67,6 +67,9 @@ class FunctionDensity(GivenInputs):
     def logdensity(self, x: Array, context: Any) -> Array:
         return self.allowed(x, self.alone(x, context))
 
+    def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
+        return self._at(x, context, self.logdensity, *self.space.neighbours(x))
+
     def _at(
         self, x: Array, context: Any, logdensity: Callable[..., Array], values: Any, inside: Any
     ) -> tuple[Array, Array]:

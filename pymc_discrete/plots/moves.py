@@ -57,7 +57,8 @@ def plot_moves(request: Request) -> PlotCollection:
     >>> pmd.plot_moves(idata, "z")  # doctest: +SKIP
     """
     variables = request.variables
-    tree = tree_of(with_suspects(request.idata, [v.name for v in variables]), request.coords)
+    judge = Judge(request.idata)
+    tree = tree_of(with_suspects(judge, [v.name for v in variables]), request.coords)
     found = {v.name: moves(tree, v) for v in variables}
     figure = request.figure(
         xr.Dataset({name: m for name, (m, _, _) in found.items()}),
@@ -66,7 +67,7 @@ def plot_moves(request: Request) -> PlotCollection:
     colour = figure.cycle(1)[0]
     kinds: set[str] = set()
     for v in variables:
-        kinds |= draw_moves(figure, v, *found[v.name], colour, note_on_labels(request.idata, v.name))
+        kinds |= draw_moves(figure, v, *found[v.name], colour, note_on_labels(judge, v.name))
     entries = {
         "moved": Entry("a chain", colour, "dot"),
         "expected": Entry("if draws were\nindependent", "black", "dash"),

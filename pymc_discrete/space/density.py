@@ -70,10 +70,10 @@ class Density(CompiledMethods, ABC):
         return self.logdensity(x, context)
 
     def differences(self, x: Array, context: Any) -> Array:
-        return self.logdensity_and_differences(x, context)[1]
+        return self._at(x, context, self.logdensity, *self.space.neighbours(x))[1]
 
     def logdensity_and_differences(self, x: Array, context: Any) -> tuple[Array, Array]:
-        return self._at(x, context, self.logdensity, *self.space.neighbours(x))
+        return self.logdensity(x, context), self.differences(x, context)
 
     def differences_alone(self, x: Array, context: Any) -> Array:
         return self._at(x, context, self.alone, *self.space.neighbours(x, alone=True))[1]

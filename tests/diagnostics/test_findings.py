@@ -9,7 +9,7 @@ import pymc_discrete as pmd
 from pymc_discrete.diagnostics.convergence import check_convergence, checks_in_order
 from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.findings import CHECKS, Finding, check
-from pymc_discrete.diagnostics.judge import COLUMNS
+from pymc_discrete.diagnostics.judge import SUMMARY_COLUMNS
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.statistics.batch import BatchOfElements, column
 from tests.test_docs import script
@@ -127,11 +127,11 @@ def test_a_check_and_a_column_take_one_function_each(caplog):
         assert "| P(back) | how often a draw is the last but one |" in pages.columns()
         assert "| `The sum ... never changed` | it is fixed | nothing |" in pages.messages()
     finally:
-        del CHECKS["planted"], COLUMNS[-1]
+        del CHECKS["planted"], SUMMARY_COLUMNS[-1]
 
 
 def test_pages_have_the_tables_of_columns_and_checks():
     pages = script("judge_tables")
     wrong = [path.name for path in pages.TABLES if pages.page(path) != path.read_text()]
     assert not wrong, "run python docs/judge_tables.py"
-    assert all(c.names.split(",")[0] in pmd.summary.__doc__ for c in COLUMNS)
+    assert all(c.names.split(",")[0] in pmd.summary.__doc__ for c in SUMMARY_COLUMNS)

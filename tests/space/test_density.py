@@ -98,3 +98,17 @@ def test_every_site_interacts_with_every_other(both):
     assert sum(len(sites) for _, sites in graph.scanned) == 4
     assert not len(graph.pairs)
     assert values.joint().shape[0] == 0
+
+
+def test_differences_of_its_own_are_read_with_the_values(both):
+    """As kernels do, where differences are estimates by a gradient, say."""
+
+    class Estimated(ValuesOnly):
+        def differences(self, x, context):
+            return jnp.full((self.space.d, self.space.K), 7.0)
+
+    x, known, _ = both
+    target = Target(Estimated(known), known.ready())
+    logdensity, differences = target.logdensity_and_differences(x)
+    np.testing.assert_allclose(logdensity, known.logdensity(x), atol=1e-12)
+    assert (differences == 7.0).all()

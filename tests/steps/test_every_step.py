@@ -202,9 +202,8 @@ def test_a_chain_that_stands_still_says_so(caplog):
         step.setup_chain(np.random.default_rng(0), tune=100, draws=5)
         point = walk(step, model.initial_point(), 100)[-1][0]
         step.stop_tuning()
-    assert {5, 20} <= set(
-        np.flatnonzero(point["outlier"])
-    )  # 1,600 nats up, where no move of the step itself leads
+    # 1,600 nats up, where no move of the step itself leads
+    assert {5, 20} <= set(np.flatnonzero(point["outlier"]))
     assert any(
         "fewer than one in a hundred moves of 'outlier' was accepted" in r.message for r in caplog.records
     )
