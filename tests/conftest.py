@@ -1,24 +1,35 @@
 """`--runslow` adds the statistical tests, and the cases of a test that its `by_default` mark does not name.
 
-Compilation takes most of the time; settings make it cheaper.
+Compilation takes most of the time; settings make it cheaper. What belongs to a part beside the core, such as
+plots, runs by default where the part has changed (`tests/parts.py`).
 """
 
 import gc
 import os
-import tempfile
 
+import jax
+import platformdirs
 import pytest
 
+from pymc_discrete.runtime.compile_cache import LIMIT, processor, trim
 from pymc_discrete.runtime.reuse import forget
+from tests.parts import not_changed
 
 # Read when JAX is first used, here and in the processes that tests start. Without optimisation XLA compiles
-# in half the time, and what several tests or processes compile is compiled once.
+# in half the time, and what several tests, processes or runs compile is compiled once: JAX finds it by the
+# versions, the settings and the program.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    cache = tempfile.TemporaryDirectory(prefix="jax-cache-")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = cache.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    cache = platformdirs.user_cache_path("pymc-discrete") / f"tests-{processor()}"
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    trim(cache, LIMIT)
+    for name, value in {
+        "jax_compilation_cache_dir": str(cache),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)
 
 # By default Python looks for unreachable cycles after every 700 new objects, of which tracing makes millions.
 gc.set_threshold(20_000, 20, 50)
@@ -47,22 +58,28 @@ def nothing_kept(request):
 
 def pytest_addoption(parser):
     parser.addoption("--runslow", action="store_true", help="run the slow tests, and all cases of the others")
+    parser.addoption("--all-parts", action="store_true", help="run tests of parts that have not changed, too")
 
 
 def pytest_collection_modifyitems(config, items):
     unknown = unknown_cases(items)
-    some = config.getoption("lf") or any("::" in argument for argument in config.args)
+    some = config.getoption("lf", default=False) or any("::" in argument for argument in config.args)
     if unknown and not some:
         raise pytest.UsageError(f"by_default names cases that do not exist: {', '.join(sorted(unknown))}")
     if config.getoption("--runslow"):
         return
+    chosen = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
+    unchanged = set() if config.getoption("--all-parts") else not_changed(config.rootpath, chosen)
     left_out = pytest.mark.skip(reason="slow, or one more case of a test; needs --runslow")
+    of_part = pytest.mark.skip(reason="its part has not changed; needs --all-parts")
     for item in items:
-        chosen = item.get_closest_marker("by_default")
+        by_default = item.get_closest_marker("by_default")
         if any(item.nodeid == argument for argument in config.args):
             continue
-        if "slow" in item.keywords or (chosen and item.callspec.id not in chosen.args):
+        if "slow" in item.keywords or (by_default and item.callspec.id not in by_default.args):
             item.add_marker(left_out)
+        elif item.nodeid.split("/")[1] in unchanged:
+            item.add_marker(of_part)
 
 
 def unknown_cases(items):

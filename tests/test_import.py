@@ -4,6 +4,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from tests.parts import PARTS
 from tests.tools.processes import ROOT, run_python
 
 PACKAGE = ROOT / "pymc_discrete"
@@ -25,8 +26,6 @@ LAYERS = (
     "steps",
     "sampling",
 )
-# what the core does not import, in the same order
-EXTRA = ("plots", "evidence", "factor_graphs", "learning", "flows", "variational")
 # what knows neither PyMC nor PyTensor: these folders, and factor_graphs/ but for MODEL
 PURE = ("space", "kernels", "factor_graphs")
 MODEL = (
@@ -175,7 +174,7 @@ def imported(path: Path) -> set[str]:
 
 
 def test_layers_import_one_way():
-    rank = {name: n for n, name in enumerate([*LAYERS, *EXTRA])}
+    rank = {name: n for n, name in enumerate([*LAYERS, *PARTS])}
     found = {folder_of(path) for path in MODULES} - {"__init__"}
     assert found == set(rank), f"without a rank, or without a folder: {found ^ set(rank)}"
     wrong = [
