@@ -120,7 +120,8 @@ def report(package: Path) -> None:
 def draw(package: Path) -> None:
     """Boxes in the order in which folders may import, each with its lines, and an arc for every import."""
     sys.path.insert(0, str(ROOT))
-    from tests.test_import import EXTRA, LAYERS
+    from tests.parts import PARTS as EXTRA
+    from tests.test_import import LAYERS
     from tests.test_import import PURE as WITHOUT_PYMC
 
     files = files_of(package)

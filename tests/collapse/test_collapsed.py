@@ -60,13 +60,13 @@ def logps(model, idata):
     """(chains, draws) PyMC's log density at the draws, at the values of its value variables."""
     f = model.compile_logp(mode="FAST_COMPILE")
     of = {rv: (model.rvs_to_transforms[rv], model.rvs_to_values[rv].name) for rv in model.free_RVs}
+    values = {}
+    for rv, (transform, value) in of.items():
+        draws = idata["posterior"][rv.name].values
+        values[value] = draws if transform is None else transform.forward(draws, *rv.owner.inputs).eval()
     out = np.empty(lp_of(idata).shape)
-    for c, n in np.ndindex(out.shape):
-        point = {}
-        for rv, (transform, value) in of.items():
-            draw = idata["posterior"][rv.name].values[c, n]
-            point[value] = draw if transform is None else transform.forward(draw, *rv.owner.inputs).eval()
-        out[c, n] = f(point)
+    for at in np.ndindex(out.shape):
+        out[at] = f({name: draws[at] for name, draws in values.items()})
     return out
 
 

@@ -11,7 +11,7 @@ import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.stretches import FarOut
 from tests.collapse.models import captures, counts, labels, occupancy, open_population
-from tests.tools.running import QUIET
+from tests.tools.running import FAST, QUIET
 
 pytestmark = pytest.mark.shares_programs
 
@@ -79,7 +79,7 @@ def test_it_stands_beside_other_steps():
         a, b = pm.Bernoulli("a", 0.4, shape=3), pm.Bernoulli("b", 0.6, shape=3)
         pm.Normal("y", mu[a] + mu[b], sd, observed=[0.1, -1.0, 2.0])
         steps = [pmd.CollapsedNUTS([mu, "sd", a]), pmd.BlockGibbs([b])]
-        idata = pm.sample(20, tune=20, step=steps, **RUN)
+        idata = pm.sample(20, tune=20, step=steps, **RUN, **FAST)
     assert set(idata["posterior"].data_vars) == {"mu", "sd", "a", "b"}
 
 
@@ -112,7 +112,7 @@ def test_new_data_are_sampled():
         pm.Normal("y", b + 3.0 * z * x, 0.5, observed=[3.0, 3.1, 2.9])
         step = pmd.CollapsedNUTS()
         pm.set_data({"x": np.ones(3)})
-        draws = pm.sample(300, tune=200, chains=1, step=step, random_seed=1, **QUIET)["posterior"]
+        draws = pm.sample(300, tune=200, chains=1, step=step, random_seed=1, **QUIET, **FAST)["posterior"]
     f = model.compile_logp(mode="FAST_COMPILE")
     logp = [np.logaddexp.reduce([f({"b": b, "z": z}) for b in np.linspace(-4, 5, 200)]) for z in (0, 1)]
     p = 1 / (1 + np.exp(logp[0] - logp[1]))
@@ -155,7 +155,7 @@ def test_runs_beyond_the_stretches_are_counted(with_pymc, monkeypatch, caplog):
     with pm.Model() as model:
         pm.Poisson("N", pm.LogNormal("mean", 2, 1), initval=4)
         if with_pymc:
-            idata = pm.sample(300, tune=0, step=pmd.CollapsedNUTS(), **RUN)
+            idata = pm.sample(300, tune=0, step=pmd.CollapsedNUTS(), **RUN, **FAST)
         else:
             options = {"compute_convergence_checks": True, "progressbar": False, "random_seed": 1}
             idata = pmd.sample(300, tune=0, chains=2, collapse=True, **options)

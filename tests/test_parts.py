@@ -1,19 +1,10 @@
-"""Tests lie in the package's folders; tests of a part run where it, or what it imports, has changed."""
+"""Tests of a part beside the core run where it, or what it imports, has changed."""
 
 import subprocess
 
 import pytest
 
 from tests import parts
-from tests.tools.processes import ROOT
-
-
-def folders(root):
-    return {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith(("_", "."))}
-
-
-def test_tests_have_the_folders_of_the_package():
-    assert folders(ROOT / "tests") == folders(ROOT / "pymc_discrete") | {"tools"}
 
 
 @pytest.fixture
