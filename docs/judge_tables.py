@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pymc_discrete.diagnostics.convergence import checks_in_order
-from pymc_discrete.diagnostics.judge import COLUMNS
+from pymc_discrete.diagnostics.judge import SUMMARY_COLUMNS
 
 FOLDER = Path(__file__).parent
 
 
 def columns() -> str:
     """The columns of the table, with the verdict, which the page explains."""
-    rows = [(c.names, c.meaning) for c in COLUMNS]
+    rows = [(c.names, c.meaning) for c in SUMMARY_COLUMNS]
     after = [names for names, _ in rows].index("rhat") + 1
     return table(("column", "what"), [*rows[:after], ("verdict", "see below"), *rows[after:]])
 

@@ -249,11 +249,7 @@ def without(
     names = density.names
     touched, potentials = terms_that_read(model, names)
     graph, new = fgraph_from_model(without_starts(model))
-    data = [
-        v
-        for v in graph_inputs([*touched, *potentials])
-        if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)
-    ]
+    data = shared_tensors([*touched, *potentials])
     dropped = [rv for rv in touched if str(rv.name) in names or rv in model.observed_RVs]
     gone = {str(v.name) for v in dropped}
     deterministics = [d for d in model.deterministics if {str(v.name) for v in ancestors([d])} & gone]
@@ -287,13 +283,24 @@ def without(
         raise NotImplementedError(
             f"{shown(left)} cannot be summed out: a term that is left in the model still reads it."
         )
+    put_in_order(result, model)
+    return result
+
+
+def shared_tensors(variables: Sequence[Variable]) -> list[SharedVariable]:
+    """The data, and other tensors that may be set anew, from which variables are computed."""
+    inputs = graph_inputs(variables)
+    return [v for v in inputs if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)]
+
+
+def put_in_order(result: pm.Model, model: pm.Model) -> None:
+    """Give the variables that are left the order and the starting values that they had."""
     order = {str(v.name): n for n, v in enumerate(model.basic_RVs)}
     result.free_RVs.sort(key=lambda v: order.get(str(v.name), len(order)))
     result.rvs_to_values = {rv: result.rvs_to_values[rv] for rv in [*result.free_RVs, *result.observed_RVs]}
     for rv, start in model.rvs_to_initial_values.items():
         if str(rv.name) in result.named_vars and start is not None and not isinstance(start, Variable):
             result.set_initval(result[str(rv.name)], start)
-    return result
 
 
 @functools.cache

@@ -47,6 +47,18 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
             f"{shown(missing)} is observed, too, and not in given. Name all observed variables: the flow "
             "answers for data of all of them."
         )
+    refuse_other_models(model, space)
+    refuse_data_read_twice(model, names)
+    return names
+
+
+def refuse_other_models(model: pm.Model, space: Space) -> None:
+    """Refuse a model whose joint density of a block and the data is not known, or not that of its draws.
+
+    Raises
+    ------
+    ValueError
+    """
     block = {m.name for m in space.members}
     if left := [str(rv.name) for rv in model.free_RVs if rv.name not in block]:
         raise ValueError(
@@ -61,6 +73,20 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
             "not, so that it is no density of the data. Leave total_size= out, and give the whole data; for "
             "one data set a flow can be fitted to draws=."
         )
+    if model.potentials:
+        raise ValueError(
+            f"{shown([str(v.name) for v in model.potentials])} is a potential, and draws of the prior do not "
+            "know of it. Write it as the distribution of a variable, or fit a flow to draws=."
+        )
+
+
+def refuse_data_read_twice(model: pm.Model, names: Sequence[str]) -> None:
+    """Refuse observed variables whose data are read elsewhere in the model, too.
+
+    Raises
+    ------
+    ValueError
+    """
     # the sizes of data, by which PyMC shapes what is observed, stay the same
     sizes = [v for v in ancestors(model.basic_RVs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
     for name in names:
@@ -70,12 +96,6 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
                 f"The data {shown([str(v.name) for v in twice])} of {name!r} are read elsewhere, too, where "
                 "new data would not reach. Pass numbers there, or another pm.Data."
             )
-    if model.potentials:
-        raise ValueError(
-            f"{shown([str(v.name) for v in model.potentials])} is a potential, and draws of the prior do not "
-            "know of it. Write it as the distribution of a variable, or fit a flow to draws=."
-        )
-    return names
 
 
 def covariates(model: pm.Model, given: Sequence[str]) -> list[tuple[SharedVariable, np.ndarray]]:

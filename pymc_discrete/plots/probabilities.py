@@ -96,12 +96,7 @@ def plot_probabilities(
     if observed is not None:
         arrays[str(observed.name)] = observed
         heights.append(1.8)
-    columns, width = 1, FIGURE_WIDTH
-    if {p.kind for p in panels.values()} == {"matrix"}:
-        columns = min(len(panels), ABREAST)
-        sizes = [p.size(columns) for p in panels.values()]
-        width, heights = 1.0 + columns * max(w for w, _ in sizes), [h for _, h in sizes]
-    rows = [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
+    columns, width, rows = layout_of(panels, heights)
     figure = request.figure(
         xr.Dataset(arrays),
         (width, sum(rows)),
@@ -109,15 +104,7 @@ def plot_probabilities(
         height_ratios=rows,
         sharex=observed is not None,
     )
-    barred = {name: panel for name, panel in panels.items() if panel.kind == "bars"}
-    if barred:
-        values = next(iter(barred.values())).p["value"].values
-        colours = list(request.color or colours_of(len(values), figure.collection.backend))
-        figure.colour_by("value", values, colours)
-        for name, panel in barred.items():
-            draw_bars(figure, name, panel, panel.variable.axis if observed is None else None, notes)
-        named = [Entry(names.get(v, str(v)), c, "patch") for v, c in zip(values, colours, strict=False)]
-        figure.legend(named[::-1], next(iter(barred)) if len(barred) == 1 else "value")
+    draw_all_bars(figure, panels, names, request.color, observed is not None, notes)
     matrices = [name for name, panel in panels.items() if panel.kind == "matrix"]
     for name, panel in panels.items():
         if panel.kind == "heat map":
@@ -127,12 +114,53 @@ def plot_probabilities(
             beside = [figure.target(other) for other in matrices] if name == matrices[-1] else None
             draw_matrix(figure, name, panel, beside)
     if matrices:
-        sources = dict.fromkeys(f"{panels[name].shares.source}" for name in matrices)
-        said = dict.fromkeys(notes[panels[name].variable.name] for name in matrices)
-        figure.title(f"probability of each value\n{'; '.join(sources)}{''.join(said)}")
+        title_of_matrices(figure, [panels[name] for name in matrices], notes)
     if observed is not None:
         draw_data(figure, observed, variables[0])
     return figure.collection
+
+
+def layout_of(panels: Mapping[str, "Panel"], heights: Sequence[float]) -> tuple[int, float, list[float]]:
+    """The number of columns, the width of the figure and the heights of the rows, in inches.
+
+    Parameters
+    ----------
+    heights : of the panels, and of what is drawn below them
+    """
+    columns, width = 1, FIGURE_WIDTH
+    if {p.kind for p in panels.values()} == {"matrix"}:
+        columns = min(len(panels), ABREAST)
+        sizes = [p.size(columns) for p in panels.values()]
+        width, heights = 1.0 + columns * max(w for w, _ in sizes), [h for _, h in sizes]
+    return columns, width, [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
+
+
+def draw_all_bars(
+    figure: Figure,
+    panels: Mapping[str, "Panel"],
+    names: Mapping[int, str],
+    colours: Sequence[Any] | None,
+    with_data: bool,
+    notes: dict[str, str],
+) -> None:
+    """The panels of bars, with one legend."""
+    barred = {name: panel for name, panel in panels.items() if panel.kind == "bars"}
+    if not barred:
+        return
+    values = next(iter(barred.values())).p["value"].values
+    chosen = list(colours or colours_of(len(values), figure.collection.backend))
+    figure.colour_by("value", values, chosen)
+    for name, panel in barred.items():
+        draw_bars(figure, name, panel, None if with_data else panel.variable.axis, notes)
+    named = [Entry(names.get(v, str(v)), c, "patch") for v, c in zip(values, chosen, strict=False)]
+    figure.legend(named[::-1], next(iter(barred)) if len(barred) == 1 else "value")
+
+
+def title_of_matrices(figure: Figure, panels: Sequence["Panel"], notes: Mapping[str, str]) -> None:
+    """The title of a figure of matrices, with what is said of their variables."""
+    sources = dict.fromkeys(f"{panel.shares.source}" for panel in panels)
+    said = dict.fromkeys(notes[panel.variable.name] for panel in panels)
+    figure.title(f"probability of each value\n{'; '.join(sources)}{''.join(said)}")
 
 
 class Panel(NamedTuple):

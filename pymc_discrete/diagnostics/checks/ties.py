@@ -161,16 +161,9 @@ def ties(
         which there is a correlation by construction
     """
     of_fixed_sums = of_fixed_sums or {}
-    counts = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
-    if not counts:
+    names, ess, draws = slow_counts(counts)
+    if not names:
         return []
-    draws = np.stack([np.asarray(a, float) for a in counts.values()], axis=-1)
-    ess = ess_of_series(draws)
-    which = np.flatnonzero(is_slow(draws, ess))
-    which = which[np.argsort(ess[which])][:MOST_SERIES]
-    if not len(which):
-        return []
-    names, ess, draws = [[*counts][i] for i in which], ess[which], draws[..., which]
     others = dict([*others.items()][:MOST_SERIES])
     all_draws = np.concatenate([draws, *(np.asarray(a, float)[..., None] for a in others.values())], axis=-1)
     size = all_draws.shape[0] * all_draws.shape[1]
@@ -181,26 +174,14 @@ def ties(
         partners = {
             other: float(r)
             for other, r in zip([*names, *others], correlation, strict=True)
-            if abs(r) > CORRELATION_OF_TIES
+            if other != name
+            and abs(r) > CORRELATION_OF_TIES
             and (name not in of_fixed_sums or of_fixed_sums[name] != of_fixed_sums.get(other))
         }
-        partners.pop(name, None)
-        if name in tied or not partners:
-            continue
-        strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED_PER_COUNT]
-        series = [name, *strongest]
-        two_valued = all(other in counts and len(np.unique(counts[other])) <= 2 for other in series)
-        measured = {
-            "correlations": {other: partners[other] for other in strongest},
-            "ess": ess_of_name,
-            "draws": size,
-        }
-        tied.update(tie_names := (name, *partners))
-        if not two_valued and name in of_fixed_sums:
-            found.append(Finding("tie within a fixed sum", tie_names, measured=measured))
-        else:
-            kind = "tie of two values" if two_valued else "tie"
-            found.append(Finding(kind, tie_names, measured=measured, remedy=advice(series, two_valued)))
+        if name not in tied and partners:
+            tied.update((name, *partners))
+            within = name in of_fixed_sums
+            found.append(tie_of(name, partners, counts, (ess_of_name, size), within, advice))
     free = [i for i, name in enumerate(names) if name not in tied and name not in of_fixed_sums]
     if len(free) > 1:
         chosen, share = fixed_total(draws[..., free])
@@ -210,6 +191,46 @@ def ties(
             measured = {"share": share, "ess": ess[parts].min(), "draws": size}
             found.append(Finding("tie of a total", group, measured=measured))
     return found
+
+
+def slow_counts(counts: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The slowest counts: names, effective draws (n,), and draws (chains, draws, n), of those that move."""
+    moving = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
+    if not moving:
+        return [], np.zeros(0), np.zeros((0, 0, 0))
+    draws = np.stack([np.asarray(a, float) for a in moving.values()], axis=-1)
+    ess = ess_of_series(draws)
+    which = np.flatnonzero(is_slow(draws, ess))
+    which = which[np.argsort(ess[which])][:MOST_SERIES]
+    return [[*moving][i] for i in which], ess[which], draws[..., which]
+
+
+def tie_of(
+    name: str,
+    partners: Mapping[str, float],
+    counts: Mapping[str, np.ndarray],
+    size: tuple[float, int],
+    within: bool,
+    advice: Advice,
+) -> Finding:
+    """What is found of a count that is tied to others.
+
+    Parameters
+    ----------
+    partners : {series: correlation}
+    size : effective draws of the count, and draws
+    within : whether the count is a part of a vector with a fixed sum
+    """
+    strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED_PER_COUNT]
+    series = [name, *strongest]
+    two_valued = all(other in counts and len(np.unique(counts[other])) <= 2 for other in series)
+    correlation = {other: partners[other] for other in strongest}
+    measured = {"correlations": correlation, "ess": size[0], "draws": size[1]}
+    names = (name, *partners)
+    if within and not two_valued:
+        return Finding("tie within a fixed sum", names, measured=measured)
+    kind = "tie of two values" if two_valued else "tie"
+    return Finding(kind, names, measured=measured, remedy=advice(series, two_valued))
 
 
 def weighted_sums(
@@ -305,49 +326,78 @@ def ties_of_run(facts: Facts) -> list[Finding]:
     """
     if not facts.compared:
         return []
-    model, posterior = facts.model, facts.posterior
+    series = SeriesOfRun(facts)
+    model, draws = facts.model, series.draws
     summed = set(facts.tree["probabilities"].data_vars) if "probabilities" in facts.tree.children else set()
-    free = [name for name in facts.free if posterior[name].size]
-    draws = {name: posterior[name].data for name in free}
-    axes = {name: labels_in_draws(posterior[name]) for name in free}
     nominal = {name for name in facts.discrete if name in draws and is_nominal(model, name)}
     apart = summed | in_equations(model)
     discrete = [name for name in facts.discrete if name in draws and name not in apart]
     # the values of a nominal variable are names and not counts, unless there are only 0 and 1
     counted = [name for name in discrete if name not in nominal or draws[name].max() < 2]
-    sums = {called(name, axes[name]): total(draws[name]) for name in counted}
-    variable = {called(name, axes[name]): name for name in counted}
 
-    def slow_series(names: Sequence[str]) -> dict[str, np.ndarray]:
-        worst = slowest(facts.per_chain, names)
-        variable.update({called(name, axes[name], i): name for name, i in worst})
-        return {called(name, axes[name], i): draws_of_element(draws[name], i) for name, i in worst}
-
-    def advice(series: Sequence[str], two_valued: bool) -> str:
-        names = list(dict.fromkeys(variable[s] for s in series))
+    def advice(of: Sequence[str], two_valued: bool) -> str:
+        names = list(dict.fromkeys(series.variable[s] for s in of))
         return facts.remedies.of_tie([name for name in names if name in counted], two_valued)
 
-    others = slow_series([name for name in free if draws[name].dtype.kind == "f"])
-    found = ties(sums, others, advice)
+    others = series.slow([name for name in draws if draws[name].dtype.kind == "f"])
+    found = ties(series.sums(counted), others, advice)
     named = {name for tie in found for name in tie.names}
     vectors = [name for name in counted if draws[name].ndim > 2]
-    elements = slow_series([name for name in vectors if called(name, axes[name]) not in named])
-    rows = {
-        called(name, axes[name], i): (name, i // draws[name].shape[-1])
-        for name in discrete
-        if fixed_sums(model[name]) is not None
-        for i in range(int(np.prod(draws[name].shape[2:])))
-    }
-    found += ties(elements, others, advice, rows)
+    elements = series.slow([name for name in vectors if series.called(name) not in named])
+    fixed = [name for name in discrete if fixed_sums(model[name]) is not None]
+    found += ties(elements, others, advice, series.rows(fixed))
     if not found:
-        all_of = {}
-        for name in facts.discrete:
-            if name in draws and name not in nominal | summed:
-                for i in range(min(int(np.prod(draws[name].shape[2:])), MOST_SERIES)):
-                    variable[series := called(name, axes[name], i)] = name
-                    all_of[series] = draws_of_element(draws[name], i)
-        found += weighted_sums(all_of, others, advice)
+        each = [name for name in facts.discrete if name in draws and name not in nominal | summed]
+        found += weighted_sums(series.first_elements(each), others, advice)
     return found
+
+
+class SeriesOfRun:
+    """Sums and elements of the variables of a run as series, by the names that messages give them.
+
+    Attributes
+    ----------
+    draws : {variable: (chains, draws, ...)}
+    variable : {series: its variable}, of those that were asked for
+    """
+
+    def __init__(self, facts: Facts):
+        names = [name for name in facts.free if facts.posterior[name].size]
+        self.draws = {name: facts.posterior[name].data for name in names}
+        self.variable: dict[str, str] = {}
+        self._per_chain = facts.per_chain
+        self._axes = {name: labels_in_draws(facts.posterior[name]) for name in names}
+
+    def called(self, name: str, i: int | None = None) -> str:
+        """The name of the sum of a variable, or of its element i."""
+        self.variable[series := called(name, self._axes[name], i)] = name
+        return series
+
+    def sums(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """The sums of some variables."""
+        return {self.called(name): total(self.draws[name]) for name in names}
+
+    def _elements(self, elements: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:
+        return {self.called(name, i): draws_of_element(self.draws[name], i) for name, i in elements}
+
+    def slow(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """The elements of some variables that mix slowly, the slowest first."""
+        return self._elements(slowest(self._per_chain, names))
+
+    def first_elements(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Some elements of each of some variables."""
+        return self._elements([(n, i) for n in names for i in range(min(self._size(n), MOST_SERIES))])
+
+    def rows(self, names: Sequence[str]) -> dict[str, Hashable]:
+        """{element: the row of its array}, of variables whose rows have fixed sums."""
+        return {
+            self.called(name, i): (name, i // self.draws[name].shape[-1])
+            for name in names
+            for i in range(self._size(name))
+        }
+
+    def _size(self, name: str) -> int:
+        return int(np.prod(self.draws[name].shape[2:]))
 
 
 def in_equations(model: pm.Model) -> set[str]:
