@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pymc_discrete.kernels.method import sections, snake_case
+from pymc_discrete.kernels.method import snake_case
+from pymc_discrete.runtime.docstrings import sections
 from pymc_discrete.steps import methods
 
 FOLDER = Path(__file__).parent

@@ -12,9 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from pymc_discrete.kernels.kernel import Kernel
-
-# the sections of a docstring, in the order of numpydoc
-SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "Warns", "Notes", "References", "Examples")
+from pymc_discrete.runtime.docstrings import sections, written
 
 
 @dataclass(frozen=True)
@@ -128,23 +126,3 @@ def kernel_function(method: type[Method]) -> Callable[..., tuple[Kernel, dict[st
 def snake_case(name: str) -> str:
     """The name of a class as those of modules and functions are written."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-# ---------------------------------------------------------------- docstrings
-def sections(documented: Any) -> dict[str, str]:
-    """{heading: text} of a docstring in numpydoc's form; what precedes the first heading is under ""."""
-    text = inspect.cleandoc(documented.__doc__ or "")
-    parts = re.split(rf"^({'|'.join(SECTIONS)})\n-+\n", text, flags=re.MULTILINE)
-    return {heading: body.strip("\n") for heading, body in zip(["", *parts[1::2]], parts[::2], strict=True)}
-
-
-def written(parts: dict[str, str]) -> str:
-    """The docstring of these sections."""
-    with_heading = [f"{name}\n{'-' * len(name)}\n{parts[name]}" for name in SECTIONS if parts.get(name)]
-    return "\n\n".join([parts.get("", ""), *with_heading]) + "\n"
-
-
-def items(section: str) -> dict[str, str]:
-    """{name, or names before the colon: the lines about it} of a section such as "Parameters"."""
-    found = re.split(r"^(?=\S)", section, flags=re.MULTILINE)
-    return {item.split(":")[0].strip(): item.rstrip("\n") for item in found if item.strip()}

@@ -10,9 +10,9 @@ import xarray as xr
 from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 
-from pymc_discrete.kernels.method import items, sections, written
 from pymc_discrete.plots.figure import Figure
 from pymc_discrete.plots.read import PlottedVariable, plotted_variables, tree_of
+from pymc_discrete.runtime.docstrings import items, sections, written
 
 # the visuals that every plot has, unless it says otherwise
 AROUND = ("legend", "title", "xlabel", "ylabel", "xticks", "yticks")

@@ -9,7 +9,8 @@ from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 
-from pymc_discrete.kernels.method import Method, items, sections, snake_case, written
+from pymc_discrete.kernels.method import Method, snake_case
+from pymc_discrete.runtime.docstrings import items, sections, written
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.discrete import DiscreteStep
 
