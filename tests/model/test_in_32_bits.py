@@ -253,7 +253,7 @@ def test_models_that_32_bits_do_not_hold(build, error, message):
 def test_counts_are_watched(monkeypatch):
     with pm.Model() as model:
         pm.Poisson("k", 90.0)
-    monkeypatch.setattr(in_32_bits, "UNBOUNDED", 95)
+    monkeypatch.setattr(in_32_bits, "ASSUMED_BOUND", 95)
     with (
         model,
         pytest.raises(

@@ -213,7 +213,7 @@ def test_the_log_density_is_that_of_the_model(name):
 def test_a_sign_that_is_wrong_is_noticed(monkeypatch):
     monkeypatch.setattr(
         totals,
-        "values_of",
+        "counts_of_totals",
         lambda found: {k: {p: abs(c) for p, c in v.items()} for k, v in counts_of_totals(found).items()},
     )
     model = removals()
