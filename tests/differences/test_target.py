@@ -11,6 +11,7 @@ import pytest
 
 import pymc_discrete as pmd
 from tests.models import model_of
+from tests.tools.interpreted import interpreted
 from tests.tools.oracle import RNG, both, compare
 
 
@@ -598,3 +599,22 @@ def test_a_target_that_a_trace_closes_over_can_be_used_again():
     x = np.zeros(target.space.d, int)
     within = jax.jit(lambda x: target.logdensity(x))(x)
     np.testing.assert_allclose(target.logdensity(x), within)
+
+
+# ---------------------------------------------------------------- some sites at a time
+@pytest.mark.parametrize("sites", [[0, 1], [1, 2], [0, 2], [2, 1, 0], [1]], ids=str)
+def test_rows_of_some_sites_are_those_of_all(sites):
+    """Also where a table of pairs has some of them and not others, whose place in it is none."""
+    with pm.Model() as model:
+        x, y = pm.Bernoulli("x", [0.2, 0.4, 0.7]), pm.Categorical("y", [0.2, 0.5, 0.3])
+        pm.Potential("pair", pt.switch(pt.eq(y, 1), 0.9 * x[0], -0.4 * x[0]) + 1.3 * x[1] * x[2])
+    target = pmd.target_from_model(model)
+    n = next(n for n, v in enumerate(target.space.variables) if v.name == "x")
+    start, point = target.space.starts[n], np.ones(target.space.d, int)
+    prepared = target.at(target.point(point))[1]
+    prepared.ready()
+    expected = np.asarray(prepared.differences(point))[start : start + 3, :2][sites]
+    known = interpreted(lambda x: prepared.rows(n, np.array(sites))(x))(point)
+    np.testing.assert_allclose(known, expected, atol=1e-12)
+    later = interpreted(lambda x, rows: prepared.rows(n, rows)(x))(point, np.array(sites))
+    np.testing.assert_allclose(later, expected, atol=1e-12)
