@@ -26,6 +26,7 @@ from scipy.special import logsumexp
 import pymc_discrete as pmd
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.distributions.permutation import WeightedPermutationRV
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.reuse import forget
 from tests.tools.interpreted import interpreted
 from tests.tools.oracle import oracle
@@ -172,7 +173,7 @@ class Check:
             raise LeftOut
         target = or_refused(
             target_of,
-            self.model,
+            DescribedModel(self.model),
             self.names,
             support=self.given.support or None,
             with_numbers=False,
