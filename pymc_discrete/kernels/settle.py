@@ -21,7 +21,7 @@ def settle(key, x, target):
     target : Target
     """
     if len(target.space.tied):
-        # Such sites are drawn by Gibbs sampling, which rejects nothing and is never stuck.
+        # These are moved by Gibbs sampling alone, which rejects nothing, so that no chain is stuck.
         return x
     # with a path of one move, which takes estimates of sites that change only together
     together = target.space.constrained.any()

@@ -418,7 +418,8 @@ def written_to_slices(
     else:
         ahead = part.ndim - y.ndim
         if any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] for c in cuts):
-            raise slice_refused(node)  # y has as many values for every length of the slice
+            # y has a fixed number of values, and the length of the slice differs from state to state
+            raise slice_refused(node)
     new = y if node.op.set_instead_of_inc else part + y
     for cut in cuts:
         new = pt.switch(cut.mask(part.ndim), new, part)

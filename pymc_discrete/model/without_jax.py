@@ -19,7 +19,7 @@ from pymc_discrete.structure.rebuild import known_size, rebuild
 def no_jax_version(
     names: list[str], error: NotImplementedError, instead: str | None = "pm.Metropolis"
 ) -> NotImplementedError:
-    """The error for variables that enter a term with such an Op.
+    """The error for variables that enter a term with an Op that JAX has not.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def is_sum(var: Variable) -> bool:
 
 
 def summands(var: Variable, graph: LogpGraph) -> Summands | None:
-    """Tensors whose weighted sums add up to the sum over the elements of a tensor, found by its last Op.
+    """Tensors whose weighted sums add up to the sum over the elements of a tensor, by the Op that made it.
 
     None where that cannot be split.
     """

@@ -54,7 +54,7 @@ class SlopedElements(Pointwise):
         slope = slopes.read(self.stand_in, self.elements.index)
         step = then.astype(slope.dtype) - now.astype(slope.dtype)
         # A slope of 0 times an infinite step is no change. Elsewhere the product stays a product, so that its
-        # derivative with respect to a slope of 0, of which learning starts, is the step.
+        # derivative with respect to a slope of 0, from which learning starts, is the step.
         change = jnp.where((slope == 0) & ~jnp.isfinite(step), 0.0, slope * step)
         if self.linear:
             return change
