@@ -183,7 +183,7 @@ def test_totals_that_are_wrong_are_noticed(monkeypatch):
 def test_the_draws_have_the_log_density_that_is_recorded(windows, monkeypatch):
     if windows:
         in_windows(monkeypatch)
-    model = observed(years=3)
+    model = observed()
     idata = pmd.sample(50, tune=50, chains=2, model=model, collapse=True, random_seed=1, **QUIET)
     np.testing.assert_allclose(lp_of(idata), logps(model, idata), atol=1e-4)
     post = {name: draws.values for name, draws in idata.posterior.data_vars.items()}

@@ -141,7 +141,7 @@ def epidemic():
     with pm.Model() as model:
         beta, reported = pm.HalfNormal("beta", 2), pm.Beta("reported", 6, 4)
         well, ill = 120, 20
-        for t, cases in enumerate([5, 7, 9]):
+        for t, cases in enumerate([5, 7, 9, 8, 6, 7]):
             infections = pm.Binomial(f"infections_{t}", well, 1 - pt.exp(-beta * ill / 140))
             removals = pm.Binomial(f"removals_{t}", ill, 0.4)
             pm.Binomial(f"cases_{t}", infections, reported, observed=cases)
