@@ -1,6 +1,5 @@
 """What pages say of the code is what the code says."""
 
-import importlib.util
 import json
 import re
 import tomllib
@@ -10,14 +9,7 @@ import pytest
 
 import pymc_discrete as pmd
 from tests.tools.processes import ROOT
-
-
-def script(name):
-    """A script of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.tools.scripts import script
 
 
 def test_the_table_of_ops_is_that_of_the_rules():

@@ -203,7 +203,7 @@ class Sparse:
         return some
 
     def of_sites(self, kept: np.ndarray) -> "Sparse":
-        """The same with the tables of some sites (d,) bool, which no table may join with other sites."""
+        """The tables of some sites (d,) bool alone, of which no table joins one with another site."""
         some = copy.copy(self)
         some.groups = [
             g.of(rows)

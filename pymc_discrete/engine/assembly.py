@@ -93,7 +93,8 @@ def blocks_of(
     packing = Points([*spaces, collapsed.density.space] if collapsed else spaces)
     integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]
     integrated = list(dict.fromkeys(name for s in integrating for name in s.integrated))
-    # each step draws what it integrates out, so that those after it which integrate out the same may follow
+    # A step draws the coefficients that it integrates out when its sites have moved. A step after it may
+    # integrate out the same ones, for which their old values do not matter, and no others.
     if len({frozenset(s.integrated) for s in integrating}) > 1 or (integrating and collapsed):
         raise ValueError(
             f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "

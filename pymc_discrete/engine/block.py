@@ -159,3 +159,23 @@ class Block(ABC):
         `coords` and `dims` are those of the model, as `arviz_base.from_dict` takes them.
         """
         return {}
+
+
+class BlockOfStep(Block):
+    """A block that stands for a step, which describes it.
+
+    Attributes
+    ----------
+    step : a step of `steps/`
+    """
+
+    step: Any
+
+    def described(self) -> str:
+        return self.step.described()
+
+    def options(self) -> dict[str, Any]:
+        return self.step.options()
+
+    def named(self) -> str:
+        return self.step.named()

@@ -15,7 +15,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.differences.continuous import ContinuousDensity
-from pymc_discrete.engine.block import Block
+from pymc_discrete.engine.block import BlockOfStep
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.statistic import Statistic
 from pymc_discrete.kernels.random import key_of
@@ -32,7 +32,7 @@ from pymc_discrete.structure.jaxify import jaxify
 _kept: Kept[Callable] = Kept(PROGRAMS)  # one draw, compiled to check the function of a step
 
 
-class CustomBlock(Block):
+class CustomBlock(BlockOfStep):
     """A function of the user inside a compiled chain.
 
     Parameters
@@ -60,15 +60,6 @@ class CustomBlock(Block):
     def key(self) -> Hashable:
         # the function may read the model's data, and the transforms its constants
         return (type(self), key_of_model(self.step.model), self.density, key_of_object(self.step.function))
-
-    def described(self) -> str:
-        return self.step.described()
-
-    def options(self) -> dict[str, Any]:
-        return self.step.options()
-
-    def named(self) -> str:
-        return self.step.named()
 
     def start(self, point: dict[str, np.ndarray]) -> Any:
         if self.step.init is None:

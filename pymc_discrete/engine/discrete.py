@@ -10,7 +10,7 @@ from jax import Array
 
 from pymc_discrete.diagnostics.known.leaving import Leaving, leaving
 from pymc_discrete.differences.density import ModelDensity
-from pymc_discrete.engine.block import TUNE, Block
+from pymc_discrete.engine.block import TUNE, BlockOfStep
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.statistic import MEAN, Statistic
 from pymc_discrete.engine.storage import on_host
@@ -80,7 +80,7 @@ def draw_of_block(
     return Drawn(new.x, integrated, statistics, info.n_moves)
 
 
-class DiscreteBlock(Block):
+class DiscreteBlock(BlockOfStep):
     """A step of `pymc_discrete` inside a compiled chain.
 
     Parameters
@@ -121,15 +121,6 @@ class DiscreteBlock(Block):
             key_of_object(params),
             self.tuner.bounds,
         )
-
-    def described(self) -> str:
-        return self.step.described()
-
-    def options(self) -> dict[str, Any]:
-        return self.step.options()
-
-    def named(self) -> str:
-        return self.step.named()
 
     def start(self, point: dict[str, np.ndarray]) -> Learned:
         return self.tuner.start()

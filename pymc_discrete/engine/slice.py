@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pymc_discrete.engine.block import TUNE, Block
+from pymc_discrete.engine.block import TUNE, BlockOfStep
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.statistic import MEAN, Statistic
 from pymc_discrete.engine.storage import on_host
@@ -18,7 +18,7 @@ STATISTICS_OF_SLICES = dict.fromkeys(
 )
 
 
-class SliceBlock(Block):
+class SliceBlock(BlockOfStep):
     """The slice sampler of a step inside a compiled chain.
 
     Parameters
@@ -41,15 +41,6 @@ class SliceBlock(Block):
     @property
     def key(self) -> Hashable:
         return (type(self), self.density, self.described())
-
-    def described(self) -> str:
-        return self.step.described()
-
-    def options(self) -> dict[str, Any]:
-        return self.step.options()
-
-    def named(self) -> str:
-        return self.step.named()
 
     def start(self, point: dict[str, np.ndarray]) -> slices.Widths:
         return slices.initial_widths(self.density.size)

@@ -198,7 +198,7 @@ def refuse_other_sizes(node: Apply, moving: set[Variable]) -> None:
 def with_mask(
     node: Apply, inputs: list[Variable | Sliced], moving: set[Variable]
 ) -> Sequence[Variable | Sliced] | None:
-    """The outputs of a node, rewritten; None where it stays as it is.
+    """What takes the place of the outputs of a node that reads or makes slices of variable length, else None.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Constraint(ABC):
     @property
     @abstractmethod
     def changing(self) -> np.ndarray:
-        """(n,) bool, the sites that the constraint lets change at all; bounds may still forbid it."""
+        """(n,) bool, the sites that have several values under the constraint, if no bound forbids these."""
 
     def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Bounds (n,) of the sites, given that the other sites of a set are within theirs."""

@@ -52,7 +52,7 @@ def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:
 def _split_sums(
     var: Variable, weight: Variable | None, graph: LogpGraph
 ) -> list[tuple[Variable, Variable | None]] | None:
-    """Tensors and their weights, or None where the graph of `var` contains no sum over an axis to split."""
+    """[(tensor, weight)], whose weighted elements add up to those of `var`; None where it is no sum."""
     if not graph.depends(var) or not adds_up(var):
         return None
     parts = summands(var, graph)

@@ -12,7 +12,7 @@ from pymc_discrete.diagnostics.findings import CHECKS, Finding, check
 from pymc_discrete.diagnostics.judge import SUMMARY_COLUMNS
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.statistics.batch import BatchOfElements, column
-from tests.test_docs import script
+from tests.tools.scripts import script
 
 CHAINS, DRAWS, SITES = 4, 400, 30
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pymc_discrete.diagnostics.labels.matching import by_agreement, matched
 from pymc_discrete.diagnostics.thresholds import (
     CHAINS_AGREE,
     EQUAL_MEANS_ERRORS,
@@ -53,11 +54,6 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     -------
     (chains, n, m) int
     """
-    from pymc_discrete.diagnostics.labels.matching import (  # as SciPy takes long to import
-        by_agreement,
-        matched,
-    )
-
     every = -(-draws.shape[1] // min(DRAWS, max(IN_ALL // len(draws), 1)))
     x = thinned([draws[:, ::every]]).astype(int)
     K = 1 + int(x.max(initial=0))
@@ -86,11 +82,6 @@ def may_be_labels(x: np.ndarray, K: int) -> bool:
 
 def orders_of_draws(draws: np.ndarray) -> np.ndarray:
     """(chains, draws, K) int, the permutations by which `in_one_order` makes draws agree."""
-    from pymc_discrete.diagnostics.labels.matching import (  # as SciPy takes long to import
-        by_agreement,
-        matched,
-    )
-
     x = thinned([draws], most=draws.shape[1]).astype(int)
     K = 1 + int(x.max(initial=0))
     flat = x.reshape(-1, x.shape[2])

@@ -1,7 +1,6 @@
 """Permutations of labels that match draws with one another, by equal labels or by probabilities of labels."""
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from pymc_discrete.diagnostics.labels.draws_of_labels import chunks
 
@@ -45,6 +44,8 @@ def matched(draws: np.ndarray, reference: np.ndarray, K: int) -> tuple[np.ndarra
 
 def assigned(scores: np.ndarray) -> tuple[np.ndarray, float]:
     """The assignments (draws, K) of columns to the rows of `scores` (draws, K, K) of the largest total."""
+    from scipy.optimize import linear_sum_assignment  # imported only here, as that takes long
+
     to_new = np.array([linear_sum_assignment(one, maximize=True)[1] for one in scores])
     return to_new, float(np.take_along_axis(scores, to_new[:, :, None], axis=2).sum())
 

@@ -435,7 +435,7 @@ def without_constants(node: Apply, inputs: list[Variable]) -> Variable | None:
     (out,), neutral = node.outputs, isinstance(node.op.scalar_op, AND)
     if out.type.dtype != "bool" or None in out.type.shape:
         return None
-    # neutral is True in a conjunction, and False in a disjunction; the other value decides
+    # True changes nothing in a conjunction, and False nothing in a disjunction; the other value decides it
     known = [constant_of(i) for i in inputs]
     if any(k == (not neutral) for k in known):
         return pt.constant(np.full(out.type.shape, not neutral))
