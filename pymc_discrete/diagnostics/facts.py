@@ -64,7 +64,7 @@ class OfPyMC(NamedTuple):
 
 
 class Facts:
-    """The facts of a run.
+    """What a run's draws and its model say, each quantity found when it is first asked for.
 
     Parameters
     ----------
@@ -214,8 +214,8 @@ def parts(
 ) -> Iterator[DataTree]:
     """What PyMC's checks are to look at: the statistics of a run, and its posterior without discrete ones.
 
-    Of these `Judge` judges. If there are too many draws, the statistics come first and then trees of a few
-    elements each. PyMC also says when chains are too few or too short: where all variables are discrete, a
+    The discrete ones are judged by `Judge`. If there are too many draws, the statistics come first and then
+    trees of a few elements each. PyMC also says when chains are too few or too short: where all variables are discrete, a
     constant stands for them.
     """
     others = [name for name in free if name not in discrete]

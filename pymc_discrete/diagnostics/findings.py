@@ -15,9 +15,9 @@ from pymc_discrete.diagnostics.draws import labels_in_draws
 from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.runtime.names import element_name, shown
 
+SHOWN = 3  # so many chains or elements a message names one by one
+
 type Line = str | SamplerWarning  # what is logged; a warning of PyMC goes to the log of PyMC
-
-
 type Find = Callable[[Facts], list[Finding]]
 type Say = Callable[[Sequence[Finding], Facts], Sequence[Line]]
 
@@ -75,9 +75,6 @@ def check(place: int, say: Say, of_one_draw: bool = False) -> Callable[[Find], F
         return find
 
     return register
-
-
-SHOWN = 3  # so many chains or elements a message names one by one
 
 
 def chains_in_words(found: Finding, most: int = SHOWN) -> str:
