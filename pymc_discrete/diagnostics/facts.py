@@ -215,8 +215,8 @@ def parts(
     """What PyMC's checks are to look at: the statistics of a run, and its posterior without discrete ones.
 
     The discrete ones are judged by `Judge`. If there are too many draws, the statistics come first and then
-    trees of a few elements each. PyMC also says when chains are too few or too short: where all variables are discrete, a
-    constant stands for them.
+    trees of a few elements each. PyMC also says when chains are too few or too short: where all variables
+    are discrete, a constant stands for them.
     """
     others = [name for name in free if name not in discrete]
     if free and not others:
