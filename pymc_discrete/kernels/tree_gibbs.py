@@ -108,7 +108,8 @@ def visit_forests(target):
 def stack_forests(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest:
     """All forests as one `Forest`, whose arrays have two leading axes (coverings, forests).
 
-    Smaller forests are padded to the shape of the largest, and shorter coverings with forests of no sites.
+    A covering is a list of forests that together contain every site that a table joins to another. Smaller
+    forests are padded to the shape of the largest, and shorter coverings with forests of no sites.
     """
     all_forests = [forest for covering in coverings for forest in covering]
     n_forests = max(map(len, coverings))

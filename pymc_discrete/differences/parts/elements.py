@@ -246,6 +246,10 @@ def sum_in_order(arrays):
 
 
 def leaves_of(terms: list[Term], values: list[Variable]) -> list[Variable]:
-    """The variables that sparse terms read and that do not depend on the block's values."""
+    """What has to be evaluated before the terms: the variables of the model that they read and no site moves.
+
+    These are the terms' weights that are no constants, and all else that enters their graphs from outside of
+    the block, such as data and the values of continuous variables.
+    """
     weights = [t.weight for t in terms if t.weight is not None and not isinstance(t.weight, Constant)]
     return [*weights, *context_inputs([t.var for t in terms], values)] if terms else []

@@ -97,7 +97,9 @@ class Choice(NamedTuple):
 def common_condition(values: list[Any], reads: list[np.ndarray | None]):
     """The condition of the `Choice`s among the values, if nothing else in them depends on the candidate.
 
-    None if there is no `Choice`, if their conditions differ, or if another value depends on the candidate.
+    A function of such values is itself a `Choice` with that condition, computed twice in place of k times.
+    None if there is no `Choice`, if their conditions differ, or if another value depends on the candidate,
+    which is seen by its last axis: that of the candidates, of length 1 where there is one value for all.
 
     Parameters
     ----------

@@ -118,6 +118,7 @@ def _(op: MakeVector, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 # ---------------------------------------------------------------- Ops of which only bounds are known
+# The output of each has the bounds of its first input. One that gets a rule leaves this line.
 REARRANGING.update({CheckAndRaise: 1, Repeat: 1, ViewOp: 1})
 
 
