@@ -4,8 +4,11 @@ Compilation takes most of the time; settings make it cheaper. What belongs to a 
 plots, runs by default where the part has changed (`tests/parts.py`).
 """
 
+import ctypes
 import gc
 import os
+import sys
+from pathlib import Path
 
 import jax
 import platformdirs
@@ -32,13 +35,31 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         os.environ[name.upper()] = str(value)
 
 # By default Python looks for unreachable cycles after every 700 new objects, of which tracing makes millions.
-gc.set_threshold(20_000, 20, 50)
+gc.set_threshold(50_000, 20, 50)
+# what the imports made is not looked through
+gc.freeze()
+MOST_MEMORY = 2.5 * 2**30  # bytes of a process, beyond which it drops all that JAX has compiled
 
 # failed assertions of what tests share show their values too
 pytest.register_assert_rewrite("tests.models", "tests.tools")
 
 
 LAST_FILE = pytest.StashKey()  # that of the test before, if it may leave something to the next
+
+
+def free_memory():
+    """Drop what JAX has compiled, where the process has become large; it would keep it to the end.
+
+    Linux keeps the memory in the process until it is asked for it.
+    """
+    memory = Path("/proc/self/statm")
+    if (
+        sys.platform == "linux"
+        and int(memory.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > MOST_MEMORY
+    ):
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +74,7 @@ def nothing_kept(request):
     shares = bool(mark) and ("monkeypatch" not in request.fixturenames or mark.kwargs.get("patched", False))
     if not shares or stash.get(LAST_FILE, None) != request.path:
         forget()
+        free_memory()
     stash[LAST_FILE] = request.path if shares else None
 
 
