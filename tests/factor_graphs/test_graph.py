@@ -27,6 +27,7 @@ from pymc_discrete.factor_graphs import (
 from pymc_discrete.factor_graphs.semiring import MAX, SUM
 from tests.factor_graphs.graphs import TREES, counted, gates, hard_table, held_sites, loops, random_tree
 from tests.tools.enumeration import states_of_graph
+from tests.tools.interpreted import interpreted
 
 REDUCE = {MAX: np.max, SUM: logsumexp}
 
@@ -134,7 +135,7 @@ def levelled(field) -> np.ndarray:
 
 # ---------------------------------------------------------------- exactness
 def run(graph, semiring, **options):
-    return jax.jit(lambda graph: max_product.run(graph, semiring, **options))(graph)
+    return interpreted(lambda graph: max_product.run(graph, semiring, **options))(graph)
 
 
 RANDOM = range(8)
@@ -156,7 +157,7 @@ def test_trees_are_exact(build):
     check_exact(build(np.random.default_rng(0)))
 
 
-@jax.jit
+@interpreted
 def solved(graph: FactorGraph):
     """Best configuration, marginals and log partition function, in one program."""
     summed = max_product.run(graph, SUM, tolerance=1e-13)
@@ -193,7 +194,7 @@ def test_messages_of_every_sweep(build, semiring):
     graph = build(np.random.default_rng(1))
     direct, messages = Direct(graph), max_product.uniform_messages(graph)
 
-    @jax.jit
+    @interpreted
     def sweep(graph, messages):
         messages = max_product.damped(max_product.updated_messages(graph, messages, semiring), messages, 0.3)
         return messages, [field.value() for field in max_product.fields(graph, messages)]

@@ -133,15 +133,15 @@ def test_networks_have_the_shapes_they_say():
 
 
 def distribution(flow):
-    """(2^d,) the probabilities with which a flow draws the states of d = 8 bits, summed over all its ways."""
-    every = np.array(list(itertools.product(range(3), repeat=8)))  # the values of a bit, and the mask
+    """(2^d,) the probabilities with which a flow draws the states of d = 6 bits, summed over all its ways."""
+    every = np.array(list(itertools.product(range(3), repeat=6)))  # the values of a bit, and the mask
     x, times = jnp.asarray(every), jnp.asarray(flow.times)
-    of_half = jax.vmap(lambda p: jnp.einsum("a,b,c,d->abcd", *p).reshape(-1))  # (4, 3) -> (81,)
+    of_half = jax.vmap(lambda p: jnp.einsum("a,b,c->abc", *p).reshape(-1))  # (3, 3) -> (27,)
 
     def move(k, p):
         table = jnp.exp(jax.vmap(lambda x: forward_table(flow, x, times[k], times[k + 1]))(x))
         # given the state, sites move independently of one another
-        return (of_half(table[:, :4]).T @ (p[:, None] * of_half(table[:, 4:]))).reshape(-1)
+        return (of_half(table[:, :3]).T @ (p[:, None] * of_half(table[:, 3:]))).reshape(-1)
 
     start = jnp.asarray((every == 2).all(axis=1), float)
     end = jax.jit(lambda p: jax.lax.fori_loop(0, len(flow.times) - 1, move, p))(start)
@@ -150,14 +150,14 @@ def distribution(flow):
 
 @pytest.mark.slow
 def test_a_trained_flow_draws_what_it_was_trained_on():
-    """Eight bits in a ring, in two modes: total variation without Monte Carlo error, and k-hat."""
-    d = 8
+    """Six bits in a ring, in two modes: total variation without Monte Carlo error, and k-hat."""
+    d = 6
     states = np.array(list(itertools.product(range(2), repeat=d)))
     spins = 2 * states - 1
     f = 1.2 * (spins * np.roll(spins, 1, axis=1)).sum(1) + spins @ (0.3 * np.cos(np.arange(d)))
     p = np.exp(f - logsumexp(f))
-    assert p[0] > 0.2
-    assert p[-1] > 0.5
+    assert p[0] > 0.4
+    assert p[-1] > 0.4
     space = Space.build({"x": (0, 1)}, shapes={"x": (d,)})
     with default_settings(wide=False):
         network = Perceptron(d, 2, width=32, depth=2, key=jax.random.key(1))
@@ -167,8 +167,8 @@ def test_a_trained_flow_draws_what_it_was_trained_on():
             {"x": states},
             weights=p,
             objective=DFM(bound=True),
-            optimizer=optax.adam(optax.cosine_decay_schedule(0.02, 3000)),
-            iterations=3000,
+            optimizer=optax.adam(optax.cosine_decay_schedule(0.02, 1500)),
+            iterations=1500,
             batch=512,
             ema=0.99,
             progressbar=False,

@@ -11,6 +11,7 @@ from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.totals import bounds_of_totals, counts_of_totals, totals_in
 from pymc_discrete.runtime.model_settings import model_settings
+from tests.tools.interpreted import interpreted
 
 ROUNDING = 1e-6  # PyMC takes the logarithm of 0.5 in 32 bits
 
@@ -191,11 +192,17 @@ def at_random(model, density, n=40, seed=0):
 
 def largest_difference(model, of):
     logp = model.compile_logp(mode="FAST_COMPILE")
-    context = of.prepare([np.asarray(i) for i in of.default_inputs()])
+    inputs = [np.asarray(i) for i in of.default_inputs()]
+
+    @interpreted
+    def ours(x, inputs):
+        context = of.prepare(inputs)
+        return of.logdensity(x, context) + of.rest(context)
+
     worst, possible = 0.0, 0
     for point in at_random(model, of):
         want = float(logp(point))
-        got = float(of.logdensity(of.space.ravel(point), context) + of.rest(context))
+        got = float(ours(of.space.ravel(point), inputs))
         assert (got == -np.inf) == (want == -np.inf)
         if want > -np.inf:
             worst, possible = max(worst, abs(got - want)), possible + 1
