@@ -14,6 +14,7 @@ import jax
 import platformdirs
 import pytest
 
+from pymc_discrete.runtime import compiled
 from pymc_discrete.runtime.compile_cache import LIMIT, processor, trim
 from pymc_discrete.runtime.reuse import forget
 from tests.parts import not_changed
@@ -76,6 +77,13 @@ def nothing_kept(request):
         forget()
         free_memory()
     stash[LAST_FILE] = request.path if shares else None
+
+
+def pytest_configure():
+    """Methods of a density that a test calls outside of a program, mostly a few times, are not compiled."""
+    from tests.tools.interpreted import interpreted_at_first  # late, for the values of its failed assertions
+
+    compiled.jitted = interpreted_at_first
 
 
 def pytest_addoption(parser):

@@ -4,12 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo
 from jax.extend.mlir.passmanager import PassManager
 
+from pymc_discrete.runtime.jax_settings import jitted
+
 LARGEST = 300_000  # elements that a program computes: to interpret each takes about a microsecond
+FEW = 10  # calls of a program that are interpreted where it may be called often
 
 stablehlo.register_stablehlo_passes()
 # the interpreter knows no special functions, which become series here
@@ -28,10 +32,35 @@ def interpreted(function: Callable) -> Callable:
     def run(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
         leaves = [np.asarray(leaf) for leaf in leaves]
-        key = tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        key = jax.config.jax_enable_x64, tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in programs:
             programs[key] = program(jitted, arguments)
         return programs[key](arguments, leaves)
+
+    return run
+
+
+def interpreted_at_first(function: Callable, level: Any = None) -> Callable:
+    """As `jitted` of the package, but that the first calls for arrays of the same shapes are interpreted.
+
+    Most methods of a density are called a few times by a test: `level` is for those that are compiled.
+    """
+    compiled, interpreter = jitted(function, level), interpreted(function)
+    calls: dict[Any, int] = {}
+
+    def run(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        if any(isinstance(leaf, jax.Array) and len(leaf.devices()) > 1 for leaf in leaves):
+            return compiled(*arguments)
+        key = (
+            jax.config.jax_enable_x64,
+            tree,
+            tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves),
+        )
+        calls[key] = calls.get(key, 0) + 1
+        if calls[key] > FEW:
+            return compiled(*arguments)
+        return jax.tree.map(jnp.asarray, interpreter(*arguments))
 
     return run
 
