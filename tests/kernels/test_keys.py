@@ -64,8 +64,6 @@ STEPS = {
     "gwg several": (sites, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
     "pafs": (sites, pmd.PathAuxiliary, {}),
     "pafs of flips": (spins, pmd.PathAuxiliary, {"path_length": (1, 4)}),
-    "pas": (sites, pmd.PathAuxiliary, {"recompute": True, "path_length": 3}),
-    "no backtrack": (sites, pmd.PathAuxiliary, {"backtrack": False}),
     "pas, no backtrack": (
         sites,
         pmd.PathAuxiliary,
@@ -123,9 +121,8 @@ def test_settling():
     keys.check(least=100)
 
 
-@pytest.mark.parametrize("step", ["kernels", "sweeps"])
-@pytest.mark.by_default("sweeps")
-def test_sample(step, monkeypatch):
+@pytest.mark.slow
+def test_sample(monkeypatch):
     """Several blocks and chains, tuning with chains that are helped on, thinned and in chunks."""
     monkeypatch.setattr("pymc_discrete.engine.run.TUNING_CHUNK", 5)
     monkeypatch.setattr("pymc_discrete.kernels.adaptation.STUCK_DRAWS", 0)
@@ -133,21 +130,18 @@ def test_sample(step, monkeypatch):
         sites()
         mu, s = pm.Normal("mu"), pm.Normal("s")
         pm.Normal("y", mu + s + model["x"].sum(), 1.0, observed=1.0)
-        made = {
-            "kernels": [
-                pmd.ReparameterizedSlice("s"),
-                pmd.GibbsWithGradients("x"),
-                pmd.PathAuxiliary("z"),
-                pmd.DiscreteLangevin("k"),
-            ],
-            "sweeps": [pmd.BlockGibbs("x"), pmd.TreeGibbs("z"), pmd.BlockGibbs("k")],
-        }[step]
+        steps = [
+            pmd.ReparameterizedSlice("s"),
+            pmd.BlockGibbs("x"),
+            pmd.TreeGibbs("z"),
+            pmd.DiscreteLangevin("k"),
+        ]
         with collected() as keys:
             pmd.sample(
                 6,
                 tune=11,
                 chains=3,
-                step=made,
+                step=steps,
                 thin=2,
                 chunk=4,
                 random_seed=1,
@@ -157,32 +151,27 @@ def test_sample(step, monkeypatch):
     keys.check(least=3 * 23 * 5)
 
 
+# each sampler with a model, with hidden variables (RBM, some of the data at a time) and without
+RBM = (learning.RBM(3, 2), {"v": np.eye(3, dtype=int)}, 2)
+ISING = (learning.Ising(3), {"x": np.eye(3, dtype=int)}, None)
 SAMPLERS = {
-    "pmp": (learning.PMP(2), 3),
-    "persistent pmp": (learning.PersistentPMP(2), 3),
-    "chains": (learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=2), 2),
-    "fresh chains": (learning.ContrastiveDivergence(*block_gibbs(), transitions=2, start="uniform"), 2),
+    "pmp": (learning.PMP(2), 3, ISING),
+    "persistent pmp": (learning.PersistentPMP(2), 3, RBM),
+    "chains": (learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=2), 2, RBM),
+    "fresh chains": (
+        learning.ContrastiveDivergence(*block_gibbs(), transitions=2, start="uniform"),
+        2,
+        ISING,
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.by_default("pmp")
 def test_learning(name):
-    sampler, chains = SAMPLERS[name]
-    data = {"v": np.eye(3, dtype=int)}
+    sampler, chains, (model, data, batch) = SAMPLERS[name]
     with collected() as keys:
-        learning.fit(learning.RBM(3, 2), data, sampler=sampler, iterations=3, chains=chains, batch=2, seed=4)
-    keys.check(least=3 * chains)
-    with collected() as keys:
-        learning.fit(
-            learning.Ising(3),
-            {"x": np.eye(3, dtype=int)},
-            sampler=sampler,
-            iterations=3,
-            chains=chains,
-            batch=None,
-            seed=4,
-        )
+        learning.fit(model, data, sampler=sampler, iterations=3, chains=chains, batch=batch, seed=4)
     keys.check(least=3 * chains)
 
 
