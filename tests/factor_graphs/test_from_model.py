@@ -13,6 +13,7 @@ from tests.factor_graphs.graphs import counted, gates, hard_table, loops, star
 from tests.factor_graphs.models import boltzmann, ising, neural, potts
 from tests.models import hidden_markov, mixture
 from tests.tools.enumeration import evaluate
+from tests.tools.interpreted import interpreted
 
 pytestmark = pytest.mark.shares_programs
 
@@ -63,17 +64,14 @@ MODELS = {
 }
 
 
-logdensity = jax.jit(jax.vmap(lambda graph, x: graph.logdensity(x), (None, 0)))
+logdensity = interpreted(jax.vmap(lambda graph, x: graph.logdensity(x), (None, 0)))
 
 
 def random_points(model, space, n, seed=0):
-    r = np.random.default_rng(seed)
+    r, initial = np.random.default_rng(seed), model.initial_point()
     for _ in range(n):
         x = r.integers(space.lower, space.upper + 1)
-        point = {
-            k: v + r.normal(size=v.shape) if v.dtype.kind == "f" else v
-            for k, v in model.initial_point().items()
-        }
+        point = {k: v + r.normal(size=v.shape) if v.dtype.kind == "f" else v for k, v in initial.items()}
         for start, v in space.blocks:
             point[v.name] = x[start : start + v.size].reshape(v.shape)
         yield x, point
@@ -115,7 +113,7 @@ def test_couplings_that_are_zero_at_the_start():
     for at in (0.0, 51.0):
         point = {"mu": np.array(at), "x": states[0]}
         graph, here = pmd.FactorGraph.from_model(model, point=point), target.at(point)[1]
-        got, want = logdensity(graph, states), np.asarray(jax.vmap(here.logdensity)(states))
+        got, want = logdensity(graph, states), interpreted(jax.vmap(here.logdensity))(states)
         np.testing.assert_allclose(got - got[0], want - want[0], atol=1e-9)
 
 
@@ -242,7 +240,7 @@ def test_gradient_is_the_difference_of_two_valued_sites():
     graph, r = star(np.random.default_rng(0)), np.random.default_rng(1)
     x = r.integers(graph.space.lower, graph.space.upper + 1, size=(5, graph.space.d))
     exact, gradient = (
-        jax.jit(jax.vmap(graph.to_target(way).differences))(x) for way in ("exact", "gradient")
+        interpreted(jax.vmap(graph.to_target(way).differences))(x) for way in ("exact", "gradient")
     )
     np.testing.assert_allclose(gradient, exact, atol=1e-10)
 

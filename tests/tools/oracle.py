@@ -51,11 +51,10 @@ def random_points(model, target, r, n=2):
     """Points of positive density: continuous variables jittered, discrete ones walked to random
     neighbours.
     """
-    logp, found = oracle(model), []
+    logp, found, initial = oracle(model), [], model.initial_point()
     for _ in range(100):
         start = {
-            k: v + 0.3 * r.normal(size=np.shape(v)) if v.dtype.kind == "f" else v
-            for k, v in model.initial_point().items()
+            k: v + 0.3 * r.normal(size=np.shape(v)) if v.dtype.kind == "f" else v for k, v in initial.items()
         }
         x, at = target.at(start)
         values, inside = (np.asarray(a) for a in neighbours(at, x))

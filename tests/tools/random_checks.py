@@ -149,7 +149,9 @@ class Check:
         Models of even seeds are asked for differences, those of odd seeds for what Gibbs sampling reads.
         """
         support = self.given.support or None
-        target = or_refused(pmd.target_from_model, self.model, self.names, support=support)
+        target = or_refused(
+            pmd.target_from_model, self.model, self.names, support=support, initial_point=self.start
+        )
         self.supports(target)
         ask = of_rows_alone if self.seed % 2 else of_all_sites
         program = interpreted(lambda inputs, x: ask(target.with_inputs(inputs), x))
@@ -173,7 +175,7 @@ class Check:
             raise LeftOut
         target = or_refused(
             target_of,
-            DescribedModel(self.model),
+            DescribedModel(self.model, self.start),
             self.names,
             support=self.given.support or None,
             with_numbers=False,
