@@ -24,9 +24,12 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-MOST_COEFFICIENTS = 300  # of coefficients: a gradient by the other unknowns takes the cube of that
-# Where sites are no gates, every value of each takes a matrix of its own. That is done for at most so many
-# sites, and counted operations of all their values.
+# Of one block. A gradient by the other unknowns factorises the matrix of the coefficients, in a time that
+# grows with the cube of their number.
+MOST_COEFFICIENTS = 300
+# A site that is a gate lets a coefficient count or not. Where a site is none, the matrix of the coefficients
+# is another one for each of its values. That is done for at most so many sites, and counted operations of all
+# their values.
 MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
 
 _kept: Kept[list[str]] = Kept(MODELS)

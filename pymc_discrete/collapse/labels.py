@@ -42,7 +42,7 @@ class Labels(Analysis[np.ndarray]):
         rule = self.dependence.rule(node)
         if rule is None:
             return [self._distinct(v) for v in node.outputs]
-        # what is read as a whole is the same for all elements
+        # what all elements read as a whole does not tell one from another, and is left out
         read = [
             np.where(reads >= 0, labels[reads], -1)
             for reads, labels in zip(rule.reads, values, strict=True)

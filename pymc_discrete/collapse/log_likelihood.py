@@ -284,6 +284,6 @@ def with_switches(plain: pm.Model, observed: list[Variable]) -> tuple[pm.Model, 
         term = model_potential(pt.switch(switch, logp(copy, value, warn_rvs=False), 0.0), name)
         graph.add_output(term, import_missing=True)
         graph.remove_output(graph.outputs.index(old))
-        # other terms may read the observed values
+        # `old` is the observed variable: other terms that read it get the observed values in its place
         graph.replace(old, value.astype(old.type.dtype), import_missing=True)
     return model_from_fgraph(graph, mutate_fgraph=True), switches

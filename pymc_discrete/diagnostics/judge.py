@@ -39,7 +39,9 @@ from pymc_discrete.runtime.names import grouped_by_pattern
 
 import_files("pymc_discrete.diagnostics.columns")
 
-FEW = 8  # each of up to so many values, not further from 0, has a column; others are taken for counts
+# A variable with at most so many values, all of them from -8 to 8, has a column of `pmd.summary` for each.
+# Others are taken for counts.
+FEW = 8
 
 
 class Measured(NamedTuple):

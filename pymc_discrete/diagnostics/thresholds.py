@@ -18,8 +18,8 @@ ENOUGH_DRAWS = 100
 # Vehtari et al. 2021, and PyMC's own warnings: a larger R-hat, or fewer effective draws of each chain.
 LARGEST_RHAT = 1.01
 FEWEST_EFFECTIVE = 100
-# R-hat from which chains are taken to be in different modes: means of two chains lie 2 standard deviations
-# apart then, where those of slow chains overlap.
+# R-hat from which chains are taken to be in different modes. The means of two chains then lie 2 standard
+# deviations of a chain's draws apart; the draws of chains that are merely slow overlap more than that.
 RHAT_OF_MODES = 1.5
 # The indicators 1[z = k] of values whose probability is within these are those that must mix: of rarer ones
 # there are so few visits that their R-hat and ESS are noise.

@@ -229,5 +229,5 @@ def unexplained(known: Leaving | None, verdict: np.ndarray, draws: int) -> np.nd
     if known is None or known.probability is None:
         return constant & (known is None or not known.summed)
     p = np.nanmean(np.where(np.isnan(known.probability), 1.0, known.probability), axis=0)
-    rare = (p >= IMPROBABLE) & (known.least * draws < SURELY_MOVES)  # so that none was to be expected
+    rare = (p >= IMPROBABLE) & (known.least * draws < SURELY_MOVES)  # no move was to be expected
     return constant & (known.is_alone | ~(rare | known.joint))

@@ -433,7 +433,7 @@ class Walk:
                 if getattr(library, name, None) is thing:
                     return self.all("ufunc", library.__name__, name)
             return self._not_seen(f"the universal function {thing!r}")
-        if isinstance(thing, list | tuple | deque):  # subclasses, which may have attributes
+        if isinstance(thing, list | tuple | deque):  # and subclasses, whose attributes count
             return self.all("sequence", kind, self._attributes(thing), *thing)
         if isinstance(thing, dict | MappingProxyType):
             items = [x for item in thing.items() for x in item]

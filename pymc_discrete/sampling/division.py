@@ -62,7 +62,8 @@ def steps_of(
     refuse_two_steps(flat)
     of = Division.of(DescribedModel(model, point), flat, fixed)
     collapsed = summed_by(of, flat, collapse)
-    # what a step sums out, it has logged when it was made; what is chosen says so itself
+    # A step has logged what it sums out when it was made, and the automatic choice logs what it takes. So
+    # only what the user asked for by `collapse` is logged here.
     chosen = isinstance(collapse, str)
     if not chosen and collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
         _log.info(line)

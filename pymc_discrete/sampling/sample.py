@@ -237,7 +237,7 @@ def sample(
         with Progress(tune + draws, chains, shown) as bar:
             program = Program(model, blocks, packing, recorded(model, var_names), used)
             if not program.begun("run"):
-                # while it compiles, the starts are checked
+                # begins to compile the program in a thread, beside which the starts are checked below
                 with closing(
                     RunningChains(program, program.start([point] * chains), seed, threads)
                 ) as anywhere:

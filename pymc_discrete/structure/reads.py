@@ -106,7 +106,7 @@ def from_core(values: Any, n: int) -> Any:
     values = jnp.asarray(values)
     first = values.ndim - n
     lead, shape = values.shape[:first], values.shape[first:]
-    # the size by name, since that of an array without elements cannot be told from the other dimensions
+    # not -1 for the size, which cannot be inferred of an array without elements
     return jnp.moveaxis(values.reshape(*lead, math.prod(shape)), -1, -2)
 
 

@@ -118,7 +118,7 @@ def test_a_check_and_a_column_take_one_function_each(caplog):
     ]
     try:
         check(place=5, say=said)(planted)
-        column("P(back)", "how often a draw is the last but one")(returns)
+        column("P(back)", "how often a draw is the last but one", place=99)(returns)
         check_convergence(tree, model)
         assert caplog.messages[0] == "The sum of 'k' never changed."
         table = pmd.summary(tree, "k")

@@ -7,6 +7,8 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.runtime import compiled as compiled_methods
+from pymc_discrete.runtime.jax_settings import jitted
 from pymc_discrete.runtime.reuse import Kept, forget
 from tests.tools.running import QUIET, assert_same_draws
 
@@ -42,6 +44,7 @@ ALIKE = (
 @pytest.fixture
 def compilations(monkeypatch):
     """The programs that XLA compiles, from now on."""
+    monkeypatch.setattr(compiled_methods, "jitted", jitted)  # tests/conftest.py interprets some
     names = []
     compiled = jax.stages.Lowered.compile
 

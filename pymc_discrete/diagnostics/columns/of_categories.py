@@ -10,6 +10,7 @@ from pymc_discrete.diagnostics.statistics.rhat import rhat_of_indicators
 @column(
     "mode, P(mode), mcse P(mode)",
     "the commonest value, its probability, and the Monte Carlo standard error of that",
+    place=10,
 )
 def mode(batch: BatchOfElements) -> dict[str, np.ndarray]:
     p = batch.counts.p
@@ -24,13 +25,14 @@ def mode(batch: BatchOfElements) -> dict[str, np.ndarray]:
 @column(
     "entropy",
     "of the shares of all values, in nats: 0 where one value is certain, log K where K are equally probable",
+    place=20,
 )
 def entropy(batch: BatchOfElements) -> np.ndarray:
     p = batch.counts.p
     return -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=1) + 0.0
 
 
-@column("moved", "the share of draws that differ from the one before")
+@column("moved", "the share of draws that differ from the one before", place=30)
 def moved(batch: BatchOfElements) -> np.ndarray:
     return moves_of(batch.x).mean(axis=1) / (batch.x.shape[2] - 1)
 
@@ -39,12 +41,13 @@ def moved(batch: BatchOfElements) -> np.ndarray:
     "ess",
     "effective draws of the indicator 1[z = k] that mixes worst, of the values with a probability of 5 to "
     "95 %",
+    place=40,
 )
 def ess(batch: BatchOfElements) -> np.ndarray:
     return batch.indicators.least(batch.ess_of_indicators, len(batch.x))
 
 
-@column("rhat", "the greatest R-hat of the same indicators")
+@column("rhat", "the greatest R-hat of the same indicators", place=50)
 def rhat(batch: BatchOfElements) -> np.ndarray:
     counts, found = batch.counts, batch.indicators
     of_each = rhat_of_indicators(counts.shares_of_halves, counts.half, found)

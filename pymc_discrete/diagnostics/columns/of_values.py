@@ -8,7 +8,7 @@ from pymc_discrete.diagnostics.statistics.effective import ess_of_mean
 QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
 
-@column("P(k), mcse P(k)", "of variables with up to 8 values, from -8 to 8; nan for counts")
+@column("P(k), mcse P(k)", "of variables with up to 8 values, from -8 to 8; nan for counts", place=60)
 def probabilities(batch: BatchOfElements) -> dict[str, np.ndarray]:
     columns, p = {}, batch.counts.p
     for v in () if batch.values is None else batch.values:
@@ -22,6 +22,7 @@ def probabilities(batch: BatchOfElements) -> dict[str, np.ndarray]:
     "mean, mcse mean, 5%, median, 95%",
     "of others, which are taken for counts; so are Deterministics, such as sums, with values that no "
     "variable in the table has which the model draws",
+    place=70,
 )
 def mean_and_quantiles(batch: BatchOfElements) -> dict[str, np.ndarray]:
     if batch.values is not None:

@@ -67,11 +67,13 @@ class Column(NamedTuple):
     names : as a page has them, such as "P(k), mcse P(k)"
     meaning : in a few words, for the page and the docstring
     of : function of a `BatchOfElements`, which returns the column (sites,), or {name: column} of several
+    place : decides the order of the columns, and nothing else
     """
 
     names: str
     meaning: str
     of: Compute
+    place: int
 
     def values(self, batch: BatchOfElements) -> dict[str, np.ndarray]:
         """{name: column (sites,)}"""
@@ -79,17 +81,18 @@ class Column(NamedTuple):
         return found if isinstance(found, dict) else {self.names: found}
 
 
-SUMMARY_COLUMNS: list[Column] = []  # in the order of their registration
+SUMMARY_COLUMNS: list[Column] = []  # in the order of their places
 
 
-def column(names: str, meaning: str) -> Callable[[Compute], Compute]:
+def column(names: str, meaning: str, place: int) -> Callable[[Compute], Compute]:
     """Register a function of a `BatchOfElements` as a column of `pmd.summary`, see `Column`.
 
     A column whose name begins with "mcse" is nan where so few moves were seen that no error can be told.
     """
 
     def register(of: Compute) -> Compute:
-        SUMMARY_COLUMNS.append(Column(names, meaning, of))
+        SUMMARY_COLUMNS.append(Column(names, meaning, of, place))
+        SUMMARY_COLUMNS.sort(key=lambda column: column.place)
         return of
 
     return register
