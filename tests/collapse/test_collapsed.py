@@ -13,7 +13,7 @@ from pymc_discrete.collapse.stretches import Stretches
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.sampling.division import steps_of
-from tests.collapse.models import captures, counts, labels, occupancy
+from tests.collapse.models import captures, counts, labels
 from tests.tools.running import QUIET, lp_of
 
 pytestmark = pytest.mark.shares_programs
@@ -140,7 +140,7 @@ def test_chains_leave_a_start_that_only_the_sum_makes_possible():
 
 
 def test_the_draws_have_the_log_density_that_is_recorded():
-    for build in (labels, occupancy, captures, counts):
+    for build in (labels, captures, counts):
         model, _ = build()
         idata = pmd.sample(4, tune=20, chains=2, model=model, collapse=True, random_seed=1, **QUIET)
         np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)

@@ -10,8 +10,9 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.stretches import FarOut
-from tests.collapse.models import captures, counts, labels, occupancy, open_population
-from tests.tools.running import FAST, QUIET
+from tests.collapse.models import counts, labels, occupancy, open_population
+from tests.collapse.test_collapsed import logps
+from tests.tools.running import FAST, QUIET, lp_of
 
 pytestmark = pytest.mark.shares_programs
 
@@ -19,7 +20,7 @@ RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 
 
 def test_a_draw_has_the_log_density_that_is_recorded():
-    for build in (labels, captures, counts, open_population):
+    for build in (labels, counts, open_population):
         model, _ = build()
         logp = model.compile_logp(mode="FAST_COMPILE")
         with model:
@@ -74,13 +75,15 @@ def test_draws_agree_with_those_of_other_steps(build):
 
 
 def test_it_stands_beside_other_steps():
-    with pm.Model():
+    """There it draws by itself, after the step for `b`: what it records is of the whole draw."""
+    with pm.Model() as model:
         mu, sd = pm.Normal("mu", 0, 2, shape=2), pm.HalfNormal("sd")
         a, b = pm.Bernoulli("a", 0.4, shape=3), pm.Bernoulli("b", 0.6, shape=3)
         pm.Normal("y", mu[a] + mu[b], sd, observed=[0.1, -1.0, 2.0])
-        steps = [pmd.CollapsedNUTS([mu, "sd", a]), pmd.BlockGibbs([b])]
+        steps = [pmd.BlockGibbs([b]), pmd.CollapsedNUTS([mu, "sd", a])]
         idata = pm.sample(20, tune=20, step=steps, **RUN, **FAST)
     assert set(idata["posterior"].data_vars) == {"mu", "sd", "a", "b"}
+    np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
 
 
 def test_it_travels_to_another_process():
