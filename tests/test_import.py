@@ -4,6 +4,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.parts import PARTS
 from tests.tools.processes import ROOT, run_python
 
@@ -133,6 +135,7 @@ def test_what_is_not_used_is_not_imported():
     assert "little" in run_python(USED)
 
 
+@pytest.mark.slow
 def test_import_build_and_describe_start_no_backend():
     assert "quiet" in run_python(BUILD)
 

@@ -49,6 +49,7 @@ def coupled():
     return [2] * 4 + [3] * 3 + [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [network, second_order, coupled])
 def test_draws_are_exact(build):
     """Draws from one start, each a single transition of the compiled kernel, against all states."""
@@ -68,6 +69,7 @@ def test_draws_are_exact(build):
     assert g_test(np.bincount(index, minlength=len(p)), p / p.sum()) > 1e-4
 
 
+@pytest.mark.slow
 def test_an_impossible_start_stays():
     with pm.Model() as model:
         k, z = pm.Normal("k"), pm.Bernoulli("z", 0.5, shape=3)

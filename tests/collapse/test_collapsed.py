@@ -107,11 +107,11 @@ def without_weights(right):
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "length", "elsewhere", "mean"),
     [(moved_into_the_support, 3, 1.0, 0.5), (without_weights, 8, 0.1, 2.0)],
 )
-@pytest.mark.by_default("without_weights-8-0.1-2.0")
 def test_stretches_that_are_wrong_are_noticed(planted, length, elsewhere, mean, monkeypatch):
     monkeypatch.setattr(collapsed, "SHORTEST_STRETCH", length)
     monkeypatch.setattr(collapsed, "LONGEST_STRETCH", length)
@@ -129,6 +129,7 @@ def test_stretches_that_are_wrong_are_noticed(planted, length, elsewhere, mean, 
     assert scipy.stats.kstest((below + r.random(N.shape) * at).ravel(), "uniform").pvalue < 1e-6
 
 
+@pytest.mark.slow
 def test_chains_leave_a_start_that_only_the_sum_makes_possible():
     """The first stretches are about the start: cells elsewhere may hold nothing possible."""
     with pm.Model() as model:
@@ -139,6 +140,7 @@ def test_chains_leave_a_start_that_only_the_sum_makes_possible():
     assert np.isfinite(lp_of(idata)).all()
 
 
+@pytest.mark.slow
 def test_the_draws_have_the_log_density_that_is_recorded():
     for build in (labels, captures, counts):
         model, _ = build()
@@ -146,6 +148,7 @@ def test_the_draws_have_the_log_density_that_is_recorded():
         np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_each_part_of_a_program_has_its_own_data():
     """Without the counts a model has other numbers, read beside those of Deterministics and steps."""
     x, z = np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, -30.0])
@@ -181,6 +184,7 @@ def test_collapsed_and_other_draws_agree():
     assert effective[1] > 2 * effective[0]
 
 
+@pytest.mark.slow
 def test_only_named_variables_are_summed_out():
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 2, shape=2)
@@ -220,6 +224,7 @@ def test_a_model_without_discrete_variables_has_nothing_to_sum_out():
         pmd.marginalize(model)
 
 
+@pytest.mark.slow
 def test_what_is_summed_out_has_the_types_that_it_has_without():
     with pm.Model() as model:
         p = pm.Beta("p", 2, 2)

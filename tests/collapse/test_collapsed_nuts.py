@@ -19,6 +19,7 @@ pytestmark = pytest.mark.shares_programs
 RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 
 
+@pytest.mark.slow
 def test_a_draw_has_the_log_density_that_is_recorded():
     for build in (labels, counts, open_population):
         model, _ = build()
@@ -107,6 +108,7 @@ def test_bad_variables_are_named(vars, words):
         pmd.CollapsedNUTS(vars)
 
 
+@pytest.mark.slow
 def test_new_data_are_sampled():
     """A step that was made before the data changed."""
     with pm.Model() as model:
@@ -122,6 +124,7 @@ def test_new_data_are_sampled():
     assert float(draws["z"].mean()) == pytest.approx(p, abs=0.1)
 
 
+@pytest.mark.slow
 def test_data_that_change_twice():
     """Between chains, of which each begins with its data and not with those before."""
     with pm.Model() as model:
@@ -150,6 +153,7 @@ def test_a_tail_beyond_the_stretches_is_said():
     assert "in up to 0.07% of the draws, and in up to 118 draws in a row" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_pymc", [False, True], ids=["pmd.sample", "pm.sample"])
 def test_runs_beyond_the_stretches_are_counted(with_pymc, monkeypatch, caplog):
     """Without tuning, stretches of three values about the start 4: the message says what the draws say."""
@@ -185,6 +189,7 @@ def test_its_variables_are_moved_together():
         pmd.CollapsedNUTS(blocked=False)
 
 
+@pytest.mark.slow
 def test_a_start_outside_of_the_support_is_refused():
     model, _ = labels()
     with model:

@@ -151,6 +151,7 @@ def test_data_that_have_changed_give_no_number():
     assert np.isnan(logp(point))
 
 
+@pytest.mark.slow
 def test_pymc_samples_the_model_and_draws_come_back(caplog, tmp_path):
     model, _ = occupancy()
     with pmd.marginalize(model):
@@ -208,6 +209,7 @@ def test_draws_given_the_rest_have_the_probabilities_of_all_states():
     assert g_test(np.append(got[often], got[~often].sum()), np.append(p[often], p[~often].sum())) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_truncated_sum_that_leaves_out_mass_is_said(caplog):
     model, _ = counts()
     posterior = {"lam": np.full((1, 3), 6.0), "p": np.full((1, 3), 0.4)}

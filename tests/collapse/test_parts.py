@@ -100,8 +100,8 @@ def test_a_part_has_the_sites_that_are_wanted():
     assert again[~small].mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [cycles, thinned, ordered_changes])
-@pytest.mark.by_default("thinned")
 def test_a_sum_over_a_part_is_that_over_its_states(build, in_parts, monkeypatch):
     """Also its gradient and its probabilities, at values of the other sites drawn at random."""
     monkeypatch.setattr(collapsed, "SUMMED_WHOLE", 4)  # some are summed over stretches
@@ -310,6 +310,7 @@ def test_a_graph_that_is_too_wide_is_summed_out_in_parts(caplog):
     assert sum(r.getMessage().startswith(line) for r in caplog.records) == 1
 
 
+@pytest.mark.slow
 def test_sites_that_were_in_no_part_have_no_probabilities(in_parts, caplog):
     caplog.set_level("INFO", "pymc.discrete")
     model, _ = cycles()

@@ -290,6 +290,7 @@ def test_colours_differ_where_sites_share_a_table():
     assert all(len({*found[s[0]].tolist()}) == s.shape[1] for s in scopes)
 
 
+@pytest.mark.slow
 def test_probabilities_are_those_of_each_site():
     for build in (chain, with_covariates):
         density, shared = of_model(build, True)

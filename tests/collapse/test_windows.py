@@ -97,8 +97,8 @@ def smallest_p_value(by_head, chains=20_000):
     return min(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_head", [False, True])
-@pytest.mark.by_default("False")
 def test_windows_leave_the_joint_distribution_invariant(by_head, monkeypatch):
     in_windows(monkeypatch)
     model = without_data(by_head)
@@ -128,6 +128,7 @@ def share_of_many_survivors(chains=2_000):
     return (after["alive"][:, 0] >= 4).mean(), exact, np.sqrt(exact * (1 - exact) / chains)
 
 
+@pytest.mark.slow
 def test_chains_reach_what_is_beyond_windows(monkeypatch):
     in_windows(monkeypatch)
     monkeypatch.setattr(collapsed, "AGAIN", 0.5)
@@ -139,6 +140,7 @@ def test_chains_reach_what_is_beyond_windows(monkeypatch):
     assert abs(share - exact) < 4 * error
 
 
+@pytest.mark.slow
 def test_without_stretches_they_would_not(monkeypatch):
     in_windows(monkeypatch)
     monkeypatch.setattr(collapsed, "AGAIN", 0.0)
@@ -146,6 +148,7 @@ def test_without_stretches_they_would_not(monkeypatch):
     assert abs(share - exact) > 20 * error
 
 
+@pytest.mark.slow
 def test_windows_are_not_taken_where_more_may_be_probable():
     """Counts beyond the longest window, which no shorter one would hold."""
     model = observed(sites=40, mean=3.0)
@@ -166,6 +169,7 @@ def test_a_start_outside_of_the_support_is_named_as_it_is(value):
         pmd.sample(2, tune=2, model=model, collapse=True, initvals={"a": 4, "b": value}, **QUIET)
 
 
+@pytest.mark.slow
 def test_windows_that_are_wrong_are_noticed(monkeypatch):
     in_windows(monkeypatch)
     right = SumsInWindows._summed
@@ -173,6 +177,7 @@ def test_windows_that_are_wrong_are_noticed(monkeypatch):
     assert smallest_p_value(False) < 1e-6
 
 
+@pytest.mark.slow
 def test_totals_that_are_wrong_are_noticed(monkeypatch):
     in_windows(monkeypatch)
     monkeypatch.setattr(Space, "values_at", lambda self, x, xp=np: x)
@@ -191,6 +196,7 @@ def test_the_draws_have_the_log_density_that_is_recorded(monkeypatch):
     assert "probabilities" not in idata.children
 
 
+@pytest.mark.slow
 def test_the_sum_is_that_over_all_states():
     """Of a population with few states, each of which is summed by brute force."""
     with pm.Model() as model:
@@ -211,6 +217,7 @@ def test_the_sum_is_that_over_all_states():
     assert float(got) == pytest.approx(np.logaddexp.reduce(each) - prior, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_sums_have_gradients_where_a_part_is_a_mixture():
     """PyMC's log density of a zero-inflated count has none below 0, where no total may take it."""
     with pm.Model() as model:

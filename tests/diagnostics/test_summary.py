@@ -228,6 +228,7 @@ def test_a_result_of_pmd_sample_tells_certain_and_fixed():
     assert list(pmd.summary(idata)["verdict"]) == ["ok", "constant", "ok", "constant"]
 
 
+@pytest.mark.slow
 def test_rare_values_of_what_is_drawn_jointly_are_not_stuck():
     """Draws are independent here; given the last draw of `first`, `second` may be impossible, or probable."""
     with pm.Model() as model:
@@ -249,6 +250,7 @@ def test_a_result_of_pm_sample():
     assert table.loc["z[a]", "P(1)"] == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / 800))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Data in x contains missing values")
 def test_values_of_which_a_part_is_missing():
     """What PyMC puts together of observed and drawn values is not summarised unless it is named."""

@@ -100,6 +100,7 @@ def test_elements_with_bounds_of_their_own_are_not_out_of_bounds(log):
     assert not [line for line in log() if "gives an index" in line]
 
 
+@pytest.mark.slow
 def test_what_is_impossible_is_named():
     """The term, whatever variable the chain is stuck with."""
     with pm.Model():
@@ -1034,6 +1035,7 @@ def test_an_edge_of_the_density_is_named(build, count, said):
     assert said is None or re.match(said, found[0])
 
 
+@pytest.mark.slow
 def test_steps_beyond_the_edge_are_counted(log):
     with pm.Model():
         about_one()

@@ -149,7 +149,7 @@ DISTRIBUTIONS = (
 
 
 @pytest.mark.parametrize("build", DISTRIBUTIONS)
-@pytest.mark.by_default("categorical", "nested", "imputed", "ordered", "hypergeometric", "truncated")
+@pytest.mark.by_default("categorical", "nested", "imputed", "ordered", "hypergeometric")
 def test_distributions(build):
     with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyMC's own, where it imputes

@@ -3,11 +3,13 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import pytest
 
 import pymc_discrete as pmd
 from tests.tools.running import QUIET
 
 
+@pytest.mark.slow
 def test_beside_scalars_that_are_drawn_as_one_vector():
     with pm.Model() as model:
         a = pm.Normal("a", 0, 1, shape=4)

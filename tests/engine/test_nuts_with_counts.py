@@ -129,8 +129,8 @@ def smallest_p_value(model, chains=20_000):
     return min(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scalars", [False, True])
-@pytest.mark.by_default("False")
 def test_the_joint_distribution_is_invariant(scalars):
     assert smallest_p_value(population(scalars)) > 1e-4
 
@@ -158,6 +158,7 @@ def are_moved_along(model, step=None):
     return any(isinstance(block, NutsWithCounts) for block in blocks)
 
 
+@pytest.mark.slow
 def test_counts_that_no_sum_holds_are_moved_along(caplog):
     with caplog.at_level("INFO", logger="pymc.discrete"):
         tree = pmd.sample(300, tune=200, chains=1, model=epidemic(), random_seed=1, **QUIET)
@@ -171,6 +172,7 @@ def test_counts_that_no_sum_holds_are_moved_along(caplog):
     np.testing.assert_allclose(lp_of(tree)[0, -1], logp(values), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_named_step_does_what_it_says():
     model = epidemic()
     assert are_moved_along(model)
@@ -193,6 +195,7 @@ def test_counts_that_are_an_index_stay():
     assert not are_moved_along(model)
 
 
+@pytest.mark.slow
 def test_counts_that_have_no_slope_stay():
     with pm.Model() as model:
         p = pm.Beta("p", 2, 2)
@@ -203,6 +206,7 @@ def test_counts_that_have_no_slope_stay():
     assert not are_moved_along(model)
 
 
+@pytest.mark.slow
 def test_numbers_of_the_two_densities_have_names_of_their_own():
     r = np.random.default_rng(0)
     with pm.Model() as model:
@@ -221,6 +225,7 @@ def test_numbers_of_the_two_densities_have_names_of_their_own():
             assert block.gradient_is_finite(point)
 
 
+@pytest.mark.slow
 def test_counts_of_which_rounding_changes_much_stay():
     model = population()
     with model_settings():
@@ -239,6 +244,7 @@ def test_counts_of_which_rounding_changes_much_stay():
     assert moved.sum() == 2 + 3
 
 
+@pytest.mark.slow
 def test_the_smooth_function_is_the_formula_of_the_log_density():
     with pm.Model() as model:
         p = pm.Beta("p", 2, 2)

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import pytest
 
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
@@ -24,6 +25,7 @@ SELECTIONS = {
 }
 
 
+@pytest.mark.slow
 def test_constants_are_read_where_a_discrete_variable_points():
     """The numbers of a model are NumPy's arrays where a program is only looked at, and not run."""
     with pm.Model() as model:

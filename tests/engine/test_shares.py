@@ -115,6 +115,7 @@ def watched(monkeypatch):
     return threads, count
 
 
+@pytest.mark.slow
 def test_every_core_is_used_though_jax_runs(watched, monkeypatch):
     """Each share has a thread, and all threads one program, which settles bad starts too."""
     threads, programs = watched
@@ -152,6 +153,7 @@ def test_threads_share_what_pooled_chains_learn(watched):
     assert len(programs) == 4
 
 
+@pytest.mark.slow
 def test_a_checkpoint_does_not_know_of_threads(tmp_path, watched):
     whole = sample_in_chunks(None, devices=jax.devices())
     with pytest.raises(ValueError, match="cut off"):

@@ -69,7 +69,7 @@ def prepared(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.by_default("gated", "groups", "one_of_several", "labels", "separate")
+@pytest.mark.by_default("gated", "groups", "one_of_several", "separate")
 def test_the_log_density_is_the_integral_and_differences_are_alive(name):
     model, coefficients, target, point, states = prepared(name)
     assert (target.density.graph.integral.gates is not None) == (name in {f.__name__ for f in SWEPT})
@@ -97,8 +97,8 @@ def test_a_group_as_a_sum_of_singles_is_noticed(monkeypatch):
     assert abs(float(fresh.differences(x)[0, 1]) - want) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", SWEPT, ids=lambda build: build.__name__)
-@pytest.mark.by_default("groups")
 def test_a_tableau_that_is_carried_along_stays_that_of_the_state(build):
     """After several moves of sites, one of which returns."""
     _, _, target, _, states = prepared(build.__name__)
@@ -137,6 +137,7 @@ def error_after_many_moves():
     return np.abs(rows - np.asarray(target.differences(x))).max()
 
 
+@pytest.mark.slow
 def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
     assert error_after_many_moves() < 1e-9
     monkeypatch.setattr(swept, "TABLEAU_ERROR", np.inf)
@@ -156,10 +157,10 @@ ON_TARGETS = [*((name, gated) for name in KERNELS if name not in READ_ALIKE)]
 ON_TARGETS += [("block gibbs", labels), ("path auxiliary", labels)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "build"), ON_TARGETS, ids=[f"{name}-{build.__name__}" for name, build in ON_TARGETS]
 )
-@pytest.mark.by_default("block gibbs-gated", "path auxiliary, recomputed-gated")
 def test_every_kernel_leaves_the_target_as_it_is(name, build):
     _, _, target, _, _ = prepared(build.__name__)
     ranges = [range(a, b + 1) for a, b in zip(target.space.lower, target.space.upper, strict=True)]
@@ -276,6 +277,7 @@ def test_what_cannot_be_integrated_is_named_with_a_remedy(options, words):
         pmd.BlockGibbs(["g"], **options).target  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_flat_prior_under_a_gate_is_refused():
     with with_flat_prior(), pytest.raises(pm.exceptions.SamplingError, match="nothing but a flat prior"):
         pmd.sample(5, tune=5, chains=1, step=pmd.BlockGibbs(["g"], integrate=["b"]), **QUIET)
@@ -287,6 +289,7 @@ def test_a_factor_graph_has_no_integrals():
         pmd.PerturbAndMaxProduct(names, integrate=coefficients)
 
 
+@pytest.mark.slow
 def test_the_automatic_step_integrates():
     model, names, coefficients = groups()
     with model:

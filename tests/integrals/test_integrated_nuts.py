@@ -34,8 +34,8 @@ def prepared(build, draws=4):
 
 
 # ---------------------------------------------------------------- what NUTS moves on, and the order
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [gated, switched], ids=lambda build: build.__name__)
-@pytest.mark.by_default("gated")
 def test_nuts_moves_on_the_integral(build):
     """The log density at two points, and its gradient, against a sum over a fine grid and differences."""
     model, _, (*_, last) = build()
@@ -78,6 +78,7 @@ def test_nuts_moves_on_the_integral(build):
     np.testing.assert_allclose(slope, differences, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", [False, True], ids=["NUTS", "a discrete step"])
 def test_no_move_reads_the_old_coefficients(native):
     """From points that differ in them alone, the same numbers lead to the same draw."""
@@ -183,6 +184,7 @@ def test_without_variances_it_is_the_discrete_step(caplog):
     assert "no continuous variable but 'a', 'b', integrated out, is among its variables" in line
 
 
+@pytest.mark.slow
 def test_it_travels_to_another_process():
     model, step = prepared(gated)
     other = cloudpickle.loads(cloudpickle.dumps(step))
@@ -223,6 +225,7 @@ def test_bad_input_is_named(vars, integrate, words):
         pmd.CollapsedNUTS(vars, integrate=integrate)
 
 
+@pytest.mark.slow
 def test_an_improper_integral_is_refused_before_the_first_move():
     with pm.Model() as model:
         s, g, b = pm.HalfNormal("s"), pm.Bernoulli("g", 0.3, shape=3), pm.Flat("b", shape=3)

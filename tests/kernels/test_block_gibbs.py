@@ -154,7 +154,7 @@ IN_ORDER = [*((mixed, form) for form in FORMS), (binary, "as it is"), (windowed,
 
 
 @pytest.mark.parametrize(("build", "form"), IN_ORDER, ids=[f"{b.__name__}-{form}" for b, form in IN_ORDER])
-@pytest.mark.by_default("mixed-as it is", "windowed-scan")
+@pytest.mark.by_default("mixed-as it is")
 def test_sweeps_of_a_draw_keep_their_order(build, form, monkeypatch):
     if form == "loop of colours":
         monkeypatch.setattr(importlib.import_module("pymc_discrete.kernels.block_gibbs"), "UNROLLED", 0)
@@ -288,7 +288,7 @@ def test_colours_have_no_link_inside(edges):
 
 
 @pytest.mark.parametrize("build", CONDITIONALS)
-@pytest.mark.by_default("hub", "mixed", "hidden_markov")
+@pytest.mark.by_default("mixed", "hidden_markov")
 def test_conditionals_equal_differences(build):
     """Colour by colour from static and from traced sites, site by site with what is carried, moving on the
     way.
@@ -386,7 +386,7 @@ def test_differences_at_candidates_equal_changes_of_the_log_density(build, form)
 
 
 @pytest.mark.parametrize("build", [ising, n_mixture, partly_dense])
-@pytest.mark.by_default("ising", "n_mixture")
+@pytest.mark.by_default("ising")
 def test_no_stale_cache(build):
     target, x = target_of(build)
     kernel, params = block_gibbs()

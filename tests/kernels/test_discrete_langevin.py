@@ -90,8 +90,8 @@ def test_compiled_steps_do_what_was_enumerated(build, how, proposal, h, balancin
             check_runs(ends, langevin_matrix(e, proposal, h, balancing, scale, nominal(e), ratio=False)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("proposal", "h"), [("dlp", 200.0), ("dlmc", 1.0)])
-@pytest.mark.by_default("dlmc-1.0")
 def test_more_than_64_values(proposal, h):
     """Half of the draws lie beyond 64, and most proposals are accepted."""
     e = small(wide, "exact")
@@ -137,6 +137,7 @@ def test_the_bias_of_the_unadjusted_chain_is_its_own_matrix_s():
     assert biases[2] < 0.01 < 0.1 < biases[0]
 
 
+@pytest.mark.slow
 def test_the_unadjusted_chain_reports_what_its_acceptance_would_have_been():
     e = small(binary, "exact")
     key = jax.random.key(0)
@@ -177,9 +178,9 @@ def test_a_bad_start_is_left(proposal, cliff):
     assert (np.asarray(state.x) == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
 @pytest.mark.parametrize("build", [mixed, bounded])
-@pytest.mark.by_default("bounded-dlmc")
 def test_what_is_known_of_a_state_belongs_to_its_step_size(build, proposal):
     e = small(build, "exact")
     kernel, params = discrete_langevin(proposal, 0.5)

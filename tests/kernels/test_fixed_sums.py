@@ -206,14 +206,14 @@ COMPILED = [
 
 
 @pytest.mark.parametrize(("build", "form"), COMPILED, ids=[f"{b.__name__}-{form}" for b, form in COMPILED])
-@pytest.mark.by_default("beside_free_sites-as it is", "four_cells-scan")
+@pytest.mark.by_default("four_cells-scan")
 def test_compiled_sweeps_do_what_was_enumerated(build, form):
     e, P, _ = small(build, form)
     check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [vectors, beside_free_sites, long], ids=lambda build: build.__name__)
-@pytest.mark.by_default("vectors")
 def test_sweeps_of_a_draw_keep_their_order(build):
     e, _, forward = small(build, "as it is")
     kernel, params = block_gibbs()
@@ -225,10 +225,12 @@ def test_sweeps_of_a_draw_keep_their_order(build):
     check_runs(run_steps(e, kernel._replace(step=step), params, seed=seed), forward)
 
 
+@pytest.mark.slow
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it():
     check_kernel(small(three_cells, "as it is")[0], *block_gibbs())
 
 
+@pytest.mark.slow
 def test_pairs_that_look_at_near_splits_are_drawn_apart(monkeypatch):
     """Two pairs in one draw, of which both look at all splits or none does; each has uniforms of its own."""
     of_kernel, near, whole = sys.modules["pymc_discrete.kernels.block_gibbs"], 2, 3
@@ -253,6 +255,7 @@ def test_pairs_that_look_at_near_splits_are_drawn_apart(monkeypatch):
 
 
 # ---------------------------------------------------------------- planted errors
+@pytest.mark.slow
 def test_the_checks_see_elements_that_count_twice(monkeypatch):
     """What two counts of a pair share, as if it were of the second one alone too."""
     monkeypatch.setattr(

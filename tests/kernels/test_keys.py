@@ -88,7 +88,7 @@ STEPS |= OTHERS
     "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
 )
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.by_default("pafs", "tree gibbs", "slice", "a scan", "dmala", *OTHERS)
+@pytest.mark.by_default("tree gibbs", "slice", *OTHERS)
 def test_steps(name):
     build, kind, options = STEPS[name]
     with pm.Model() as model:
@@ -106,6 +106,7 @@ def test_steps(name):
     keys.check(least=4 * DRAWS)
 
 
+@pytest.mark.slow
 def test_settling():
     with pm.Model() as model:
         sites()
@@ -166,8 +167,8 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.by_default("pmp")
 def test_learning(name):
     sampler, chains, (model, data, batch) = SAMPLERS[name]
     with collected() as keys:
@@ -184,6 +185,7 @@ def test_energy_posterior():
     keys.check(least=3 * 2 * 3 * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_differentiable_slice(checkpoint):
     with collected() as keys:

@@ -125,8 +125,8 @@ def small(build, form="as it is"):
 
 
 # ---------------------------------------------------------------- the moves
+@pytest.mark.slow
 @pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
-@pytest.mark.by_default("beside_counts")
 def test_moves_and_their_exact_differences(build):
     """All moves, in any order of numbering: where they lead, what they change, and that they are undone."""
     e = small(build)
@@ -263,12 +263,12 @@ PATHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "form", "way", "backtrack", "length", "balancing"),
     PATHS,
     ids=["-".join([c[0].__name__, c[2], *(str(v) for v in c[3:])]) for c in PATHS],
 )
-@pytest.mark.by_default("beside_counts-PAFS-False-1.5-max")
 def test_compiled_paths(build, form, way, backtrack, length, balancing):
     e = small(build, form)
     case = PATHS.index((build, form, way, backtrack, length, balancing))
@@ -292,6 +292,7 @@ def test_the_checks_see_a_way_back_in_the_wrong_order():
         check_matrix(P, e.pi, proposed)
 
 
+@pytest.mark.slow
 def test_the_checks_see_a_wrong_way_back(monkeypatch):
     """As if a transfer were undone by another one of as many units."""
     monkeypatch.setattr(PairMoves, "inverse", lambda self, moves: moves)
@@ -322,8 +323,8 @@ KERNELS = {
 
 
 # PAS makes single moves in a path as Gibbs-With-Gradients does, and PAFS computes the end of any path afresh
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GWG", "GWG several", "PAS NB", "PAFS NB"])
-@pytest.mark.by_default("GWG")
 def test_no_stale_cache(name):
     """After 100 transitions all that a state carries equals what is computed afresh."""
     with pm.Model() as model:
@@ -349,8 +350,8 @@ def test_no_stale_cache(name):
     np.testing.assert_allclose(*(s.carry.weights / s.carry.total for s in (state, fresh)), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PAFS", "PAS NB"])
-@pytest.mark.by_default("PAFS")
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(name):
     """Paths longer than those above, of which all matrices are irreducible."""
     check_kernel(small(beside_free_sites), *KERNELS[name])
@@ -382,6 +383,7 @@ def test_settling_keeps_the_sums():
     assert jnp.abs(x - jnp.array([10, 20, 70])).max() < 3
 
 
+@pytest.mark.slow
 def test_estimates_are_refused_where_exact_differences_weight_the_moves():
     space = pmd.Space.build({"x": (0, 4)}, {"x": 2}, sums={"x": 4})
     target = pmd.target_from_logdensity(lambda x: 0.1 * (x[0] * x[1]), space, differences="gradient")

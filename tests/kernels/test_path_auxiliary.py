@@ -92,6 +92,7 @@ def test_compiled_steps_do_what_was_enumerated(build, how, recompute, backtrack,
             check_runs(ends, matrix(e, length, recompute, backtrack, balancing, ratio=False)[0])
 
 
+@pytest.mark.slow
 def test_a_range_of_lengths():
     """L in {3, 4}, and 1 once in 6 times."""
     e = small(binary, "exact")
@@ -101,6 +102,7 @@ def test_a_range_of_lengths():
     check_runs(run_steps(e, *path_auxiliary((3, 4)), seed=1), P)
 
 
+@pytest.mark.slow
 def test_a_tuned_length():
     """A kernel made to adapt, at the upper bound of its lengths."""
     e, (recompute, backtrack) = small(five, "exact"), (True, False)
@@ -175,11 +177,11 @@ def counts():
     pm.Binomial("y", n=N[:, None], p=pt.as_tensor([0.3, 0.45, 0.6])[c][:, None], observed=y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "recompute", "backtrack"),
     [(lattice, True, False), (lattice, False, True), (counts, False, True)],
 )
-@pytest.mark.by_default("lattice-True-False")
 def test_no_stale_cache(build, recompute, backtrack):
     with pm.Model() as model:
         build()

@@ -109,6 +109,7 @@ def test_one_sweep_leaves_exact_draws_exact(name):
     assert min(p) > SIGNIFICANCE / len(p) / len(DENSITIES), f"{min(p):.2g} of {len(p)}"
 
 
+@pytest.mark.slow
 def test_modes_far_apart_are_both_reached():
     """From one mode, with a width that spans both."""
     logdensity, exact = DENSITIES["bimodal"]

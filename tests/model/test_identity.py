@@ -39,6 +39,7 @@ def test_a_number_that_changes(place):
 IN_ANOTHER_PROCESS = [place for n, place in enumerate(PLACES) if n % 4 == 0 and "sum" not in place]
 
 
+@pytest.mark.slow
 def test_in_another_process():
     """Fingerprints are the same in a process that hashes strings in another way."""
     code = f"""

@@ -161,6 +161,7 @@ def test_linear_maps(name):
     compare(build, states)
 
 
+@pytest.mark.slow
 def test_of_another_block_and_beside_nuts():
     """What the context holds is computed as well, and what a continuous variable is beside."""
     with pm.Model() as model:
@@ -250,6 +251,7 @@ def test_models_that_32_bits_do_not_hold(build, error, message):
             pmd.sample(5, tune=5, dtype="float32", **QUIET)
 
 
+@pytest.mark.slow
 def test_counts_are_watched(monkeypatch):
     with pm.Model() as model:
         pm.Poisson("k", 90.0)

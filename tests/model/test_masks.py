@@ -198,6 +198,7 @@ def test_a_wrong_choice_is_found(monkeypatch):
         compare(model)
 
 
+@pytest.mark.slow
 def test_with_nuts():
     """The gradient by mu is that of the masked sums."""
     with pm.Model():

@@ -67,8 +67,8 @@ def traced(model):
     jax.eval_shape(target.differences, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES.values(), ids=list(SIZES))
-@pytest.mark.by_default("data")
 def test_no_error_of_jax(size):
     with pm.Model(coords={"place": range(3)}) as model:
         x, z = pm.Normal("x", 0, 1, shape=6), pm.Bernoulli("z", 0.5, shape=6)

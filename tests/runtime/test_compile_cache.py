@@ -57,8 +57,8 @@ def test_a_second_process_compiles_nothing_again(tmp_path):
     assert errors.count("Error reading persistent compilation cache entry") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["off", "JAX's own", "unusable folder", "read-only folder"])
-@pytest.mark.by_default("off")
 def test_what_the_user_configured_stays(name, tmp_path):
     own, given, before = str(tmp_path / "own"), environment(tmp_path / "ours"), ""
     if name == "off":

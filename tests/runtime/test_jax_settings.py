@@ -92,7 +92,7 @@ def by_energy(model):
 
 
 @pytest.mark.parametrize("way", [by_steps, by_target, by_sample, by_energy])
-@pytest.mark.by_default("by_target", "by_sample")
+@pytest.mark.by_default("by_target")
 def test_models_do_not_see_the_settings(way, model, changed):
     before, made = way(model), steps_of(model)
     changed(jax_enable_x64=False, **CHANGED)

@@ -89,6 +89,7 @@ def small():
     return model
 
 
+@pytest.mark.slow
 def test_whatever_takes_long_in_sampling_is_named(line, monkeypatch):
     """Functions that a step and `pmd.sample` call wait for a line, and so does the callback."""
     with small() as model:

@@ -107,8 +107,8 @@ def test_no_64_bits_in_the_program():
     assert "i64[" not in jaxpr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [*SMALL, *DENSE, visited], ids=lambda build: build.__name__)
-@pytest.mark.by_default("mixed")
 def test_differences_of_every_kind_of_site(build):
     with pm.Model() as model:
         ranges, options = build()
@@ -141,6 +141,7 @@ def million(n=10_000):
     return model, y
 
 
+@pytest.mark.slow
 def test_changes_of_a_large_log_density():
     model, _ = million()
     at, other = np.array([0, 0]), np.array([1, 1])

@@ -106,10 +106,10 @@ AGAIN = {
 FEW = ("data", "options")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", [FEW, [name for name in AGAIN if name not in FEW]], ids=["a few", "the others"]
 )
-@pytest.mark.by_default("a few")
 def test_what_was_kept_does_not_change_the_draws(names):
     """After other runs, the draws are those of a process that has not run anything."""
     alone = {}
@@ -123,6 +123,7 @@ def test_what_was_kept_does_not_change_the_draws(names):
         assert_same_draws(alone[name], AGAIN[name]())
 
 
+@pytest.mark.slow
 def test_data_that_change():
     def build():
         with pm.Model() as model:
@@ -162,6 +163,7 @@ def test_steps_of_pm_sample_share_what_they_compile(compilations):
     assert not compilations
 
 
+@pytest.mark.slow
 def test_many_data_sets(compilations):
     """A loop over data compiles once, and each posterior is that of its own data."""
     rng, means = np.random.default_rng(1), []
@@ -191,6 +193,7 @@ def test_data_sets_that_decide_differently():
     assert some_zero.numbers != {}
 
 
+@pytest.mark.slow
 def test_a_custom_step_is_compiled_once(compilations):
     def step(key, point, state):
         return {"n": jax.random.poisson(key, 2.0)}, state
@@ -251,6 +254,7 @@ def counts(seed=0, sd=1.3):
     return model
 
 
+@pytest.mark.slow
 def test_counts_that_are_summed_out(compilations):
     sampled(counts(), collapse=True)
     for other in ({"seed": 1}, {"seed": 2, "sd": 0.7}):

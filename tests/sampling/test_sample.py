@@ -160,6 +160,7 @@ def test_variables_that_are_drawn_as_one():
 # ---------------------------------------------------------------- what a chain depends on
 
 
+@pytest.mark.slow
 def test_draws_depend_on_seed_chain_and_draw_alone():
     with labels_and_count():
         options = {"tune": 60, "random_seed": 5, **QUIET}
@@ -182,6 +183,7 @@ def test_thin_and_warmup_and_names():
     assert every["posterior"]["n"].dtype == np.int64
 
 
+@pytest.mark.slow
 def test_interruption_returns_what_was_drawn(caplog):
     seen = []
 
@@ -230,6 +232,7 @@ def described():
     return model
 
 
+@pytest.mark.slow
 def test_tree_is_that_of_pm_sample():
     with described():
         ours = pmd.sample(20, tune=20, chains=2, random_seed=1, **QUIET)
@@ -468,6 +471,7 @@ def test_many_draws_are_looked_at_in_parts(monkeypatch, caplog):
     assert any("effective sample size" in text for text in said[0])
 
 
+@pytest.mark.slow
 def test_pooled_warm_up():
     """Chains share a step size and a mass matrix, that of all their draws."""
     r = np.random.default_rng(0)
@@ -527,6 +531,7 @@ def test_selections_are_what_they_replace(shape):
     np.testing.assert_allclose(slope, model.compile_dlogp([mu], mode="FAST_COMPILE")(point), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradient_beside_the_impossible():
     """z = 0 makes y = 1 impossible, through a switch whose other side has no gradient there."""
     rng = np.random.default_rng(2)

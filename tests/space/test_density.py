@@ -54,6 +54,7 @@ def test_differences(both):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x", "z", "k"])
 def test_conditionals(both, name):
     start, known, values = both
@@ -74,6 +75,7 @@ def test_conditionals(both, name):
         np.testing.assert_allclose(logits - logits[:, :1], expected - expected[:, :1], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_sites_that_change_together(both):
     start, known, values = both
     x = jnp.asarray(start)

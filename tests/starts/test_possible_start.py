@@ -90,8 +90,8 @@ def block_of(build):
     return model, pmd.target_from_model(model, differences="exact")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", MODELS, ids=lambda f: f.__name__)
-@pytest.mark.by_default("counted", "survivors")
 def test_a_possible_start_is_found(build):
     model, target = block_of(build)
     x, _ = target.at(model.initial_point())
@@ -197,6 +197,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "model_of", "message"), WRONG, ids=lambda v: getattr(v, "__name__", "") or None
 )
@@ -218,6 +219,7 @@ def test_pmd_sample_names_data_that_no_value_makes_possible(collapse, request):
         pmd.sample(10, tune=10, chains=1, model=counted_wrongly(), collapse=collapse, **QUIET)
 
 
+@pytest.mark.slow
 def test_impossible_coefficients_are_named():
     """NUTS for the variance meets the start before the indicators are drawn."""
     with pm.Model() as model:
@@ -327,6 +329,7 @@ def test_nan_in_a_covariate_is_named():
         pmd.sample(10, tune=10, model=model, collapse=False, **QUIET)
 
 
+@pytest.mark.slow
 def test_a_step_that_tunes_starts():
     """As BlockGibbs above, from a start that is searched for before anything is learned."""
     model = abundance()

@@ -70,6 +70,7 @@ def test_beside_a_step_that_moves_the_same(step, tune):
     assert furthest(model, lambda: [step(), ExactMean([model["mu"]])], 1500, tune) < 4.5
 
 
+@pytest.mark.slow
 def test_a_foreign_move_that_is_not_seen_is_found(monkeypatch):
     """The planted error: draws that were made before another step moved are handed out all the same."""
     seen = []
@@ -221,6 +222,7 @@ def test_what_was_discarded_leaves_no_trace():
     np.testing.assert_array_equal(walked([]), walked([1, 7, 8, 33, 50]))
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_pmd_sample_in_distribution_and_start():
     """All of the model moves, from a jittered start, and NUTS says what it does."""
     model = regimes()

@@ -60,6 +60,7 @@ def test_several_blocks_sample():
     assert (np.diff(draws_of(idata)["z"], axis=1) != 0).any()
 
 
+@pytest.mark.slow
 def test_registered(mixed):
     from pymc.step_methods import STEP_METHODS
 

@@ -147,8 +147,8 @@ def walked(step, model):
     return walk(step, model.initial_point())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [population, indicators], ids=lambda build: build.__name__)
-@pytest.mark.by_default("population")
 def test_draws_are_those_of_the_step_that_is_named(build):
     model = model_of(build)
     by_hand = pmd.CollapsedNUTS(integrate=["b"] if build is indicators else None, model=model)
@@ -166,6 +166,7 @@ def test_draws_are_those_of_the_step_that_is_named(build):
         assert stats["model_logp"] == pytest.approx(float(logp(point)), rel=1e-7)
 
 
+@pytest.mark.slow
 def test_several_steps_keep_their_statistics_and_the_draws_of_tuning():
     model = model_of(population_and_labels)
     tree = sample_with_pymc(model, pmd.AutoStep, 6, 5, discard_tuned_samples=False)
@@ -184,6 +185,7 @@ def two_kinds_and_a_parameter():
     pm.Potential("pairs", 0.5 * (z[1:] * z[:-1]).sum() + p[0] * z[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [[], ["p"]], ids=["NUTS moves it", "left to Slice"])
 def test_the_bar_of_several_steps(elsewhere, capsys):
     model = model_of(two_kinds_and_a_parameter)
@@ -279,6 +281,7 @@ def test_the_posterior_is_exact(steps):
             assert abs(values.mean() - wanted) < 4.5 * float(az.mcse(values)), (lower, upper)
 
 
+@pytest.mark.slow
 def test_in_pmd_sample_it_chooses_the_same():
     model = model_of(population_and_labels)
     with model:

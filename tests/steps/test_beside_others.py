@@ -223,6 +223,7 @@ def assert_moved_as_recorded(idata):
     assert (idata["sample_stats"]["discrete_n_moved"].values[:, 1:] == moved).all()
 
 
+@pytest.mark.slow
 def test_what_is_said_and_recorded(caplog):
     """One line for all chains says what is left to the other step; statistics are called as in PyMC's."""
     model, expected = poisson()
@@ -251,6 +252,7 @@ def test_what_is_said_and_recorded(caplog):
     assert furthest(idata, expected)[0] < LARGEST_Z
 
 
+@pytest.mark.slow
 def test_nothing_is_summed_out_where_another_step_takes_all_that_is_continuous(caplog):
     """PyMC was told of no statistics of the steps that then draw what would have been summed out."""
     model, expected = bounded()

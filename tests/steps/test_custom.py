@@ -82,6 +82,7 @@ def test_a_wrong_update_is_seen():
     assert abs(tree["posterior"]["mu"].mean() - mean) > 4 * sd / np.sqrt(1600)
 
 
+@pytest.mark.slow
 def test_transforms_and_state():
     """Variables come and go as the user sees them, also where one is the bound of another; with a state."""
     with pm.Model() as model:

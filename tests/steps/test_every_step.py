@@ -93,7 +93,7 @@ def step(kind, discrete):
     return STEPS[kind](model=discrete)
 
 
-@pytest.mark.by_default("gwg", "auto", "flow", *OTHERS)
+@pytest.mark.by_default("auto", "flow", *OTHERS)
 def test_draws_and_statistics(kind, step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=5, draws=5)
     before = discrete.initial_point()
@@ -106,7 +106,7 @@ def test_draws_and_statistics(kind, step, discrete):
     assert all(np.array_equal(kept[k], before[k]) for k in kept)
 
 
-@pytest.mark.by_default("gwg", "auto", "flow", *OTHERS)
+@pytest.mark.by_default("auto", "flow", *OTHERS)
 def test_setup_chain_starts_anew(step, discrete):
     def chain(seed, tune):
         step.setup_chain(np.random.default_rng(seed), tune=tune, draws=5)
@@ -119,7 +119,7 @@ def test_setup_chain_starts_anew(step, discrete):
     assert equal_walks(first, chain(0, 10))
 
 
-@pytest.mark.by_default("gwg", "auto", "flow", *OTHERS)
+@pytest.mark.by_default("auto", "flow", *OTHERS)
 def test_saved_and_sent(step, discrete):
     step.setup_chain(np.random.default_rng(0), tune=20, draws=5)
     point = walk(step, discrete.initial_point(), 8)[-1][0]
@@ -132,7 +132,7 @@ def test_saved_and_sent(step, discrete):
 
 
 @pytest.mark.parametrize("name", TUNED)
-@pytest.mark.by_default("gwg", "dlmc")
+@pytest.mark.by_default("gwg")
 def test_tuning(name, discrete):
     """The acceptance goes where it should, the value stays where it was put, and the statistics say so."""
     step = STEPS[name](model=discrete)
@@ -153,8 +153,8 @@ def test_tuning(name, discrete):
     assert at_bound or abs(accept - 0.574) < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BESIDE_NUTS)
-@pytest.mark.by_default("pafs")
 def test_beside_nuts(name, mixed):
     step = STEPS[name](model=mixed)
     idata = sample_with_pymc(mixed, step, draws=30, tune=30, progressbar=True)
@@ -166,6 +166,7 @@ def test_beside_nuts(name, mixed):
     assert same_draws(idata, sample_with_pymc(mixed, STEPS[name](model=mixed), draws=30, tune=30))
 
 
+@pytest.mark.slow
 def test_unadjusted_warns(discrete):
     with pytest.warns(UserWarning, match="biased"):
         step = pmd.DiscreteLangevin(adjusted=False, model=discrete)
@@ -175,6 +176,7 @@ def test_unadjusted_warns(discrete):
     assert any(s["accept"] < 1 for s in stats)
 
 
+@pytest.mark.slow
 def test_below_target_at_the_lower_bound_says_so_once(caplog):
     with pm.Model() as model:
         x = pm.Bernoulli("x", 0.5, shape=4)
@@ -188,6 +190,7 @@ def test_below_target_at_the_lower_bound_says_so_once(caplog):
         assert sum("lower bound" in r.message for r in caplog.records) == 1
 
 
+@pytest.mark.slow
 def test_a_chain_that_stands_still_says_so(caplog):
     r = np.random.default_rng(1)
     x = np.linspace(-2, 2, 30)

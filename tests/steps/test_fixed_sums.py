@@ -69,9 +69,7 @@ WAYS = {
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )
-@pytest.mark.by_default(
-    "beside_an_indicator-BlockGibbs", "sums_of_columns-pmd.sample", "overdispersed-PathAuxiliary"
-)
+@pytest.mark.by_default("beside_an_indicator-BlockGibbs")
 def test_against_enumeration(build, way):
     with pm.Model() as model:
         values = build()
@@ -100,6 +98,7 @@ def linkage_of_two_cells():
     pm.Multinomial("y", COUNTS.sum(), whole, observed=COUNTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "way"),
     [
@@ -109,7 +108,6 @@ def linkage_of_two_cells():
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )
-@pytest.mark.by_default("linkage_of_five_cells-pmd.sample")
 def test_linkage(build, way):
     with pm.Model() as model:
         build()
@@ -153,6 +151,7 @@ def test_what_auto_step_chooses(caplog):
     assert {v.name for v in chosen[pmd.AutoStep]} == {"z", "x"}
 
 
+@pytest.mark.slow
 def test_sums_are_a_part_of_what_is_kept():
     """Models that differ by n share no density, and a change of data is seen."""
     totals = []
@@ -194,6 +193,7 @@ def test_starts_with_a_wrong_sum():
         pmd.sample(5, tune=5, model=model, initvals={"x": [[1, 2, 4], [0, 2, 1]]}, **QUIET)
 
 
+@pytest.mark.slow
 def test_wrong_differences_of_pairs_are_found_at_the_start(monkeypatch):
     with pm.Model() as model:
         x = pm.Multinomial("x", 7, np.full(3, 1 / 3))

@@ -76,12 +76,12 @@ WAYS = {
 
 
 # AutoStep draws with BlockGibbs, as the test below shows: each way with one model, and one way with each
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "way"),
     [(table, "BlockGibbs"), (several_variables, "AutoStep"), *((build, "pmd.sample") for build in MODELS)],
     ids=lambda v: getattr(v, "__name__", v),
 )
-@pytest.mark.by_default("several_variables-pmd.sample")
 def test_against_enumeration(build, way):
     with pm.Model() as model:
         values = build()
@@ -105,6 +105,7 @@ def test_what_auto_step_chooses(caplog):
     assert "rows" in str(target.density.graph.terms)
 
 
+@pytest.mark.slow
 def test_totals_are_a_part_of_what_is_kept():
     """Models that differ by y share no density, and a change of data is seen."""
     totals = []

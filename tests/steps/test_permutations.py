@@ -55,12 +55,12 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "way"),
     [(weighted, "BlockGibbs"), (beside_others, "pmd.sample"), (dense, "AutoStep"), (dense, "pmd.sample")],
     ids=lambda v: getattr(v, "__name__", v),
 )
-@pytest.mark.by_default("weighted-BlockGibbs", "beside_others-pmd.sample")
 def test_against_enumeration(build, way):
     with pm.Model() as model:
         values = build()
@@ -150,6 +150,7 @@ def test_wrong_differences_of_swaps_are_found_at_the_start(monkeypatch):
 
 
 # ---------------------------------------------------------------- draws
+@pytest.mark.slow
 def test_summary_has_the_values_of_each_place():
     with pm.Model():
         pmd.Permutation("x", 3, np.eye(3))

@@ -53,6 +53,7 @@ def same(a, b):
     return all(np.array_equal(p[k], q[k]) for p, q in zip(a, b, strict=True) for k in p)
 
 
+@pytest.mark.slow
 def test_contract(model):
     point = model.initial_point()
     frozen = {k: np.array(v) for k, v in point.items()}
@@ -98,6 +99,7 @@ def test_not_blocked_and_by_name(model):
     assert [v.name for v in pmd.ReparameterizedSlice(model["a"], model=model).vars] == ["a"]
 
 
+@pytest.mark.slow
 def test_changed_data_are_seen():
     with pm.Model() as model:
         data = pm.Data("data", np.zeros(3))
@@ -179,6 +181,7 @@ def test_what_nuts_refuses_is_sampled():
     assert abs(squares.mean() - 1) / np.sqrt(2 / float(az.ess(squares, method="mean"))) < 4.5
 
 
+@pytest.mark.slow
 def test_float32_of_a_million_nats():
     """Differences of a log density of a million nats, which 32 bits know to a tenth of a nat."""
     y = 13.6 * np.random.default_rng(0).normal(size=10_000) + 0.3
@@ -256,6 +259,7 @@ def test_infinite_density_names_its_term(value, message):
         step.step(model.initial_point())
 
 
+@pytest.mark.slow
 def test_an_impossible_start_is_left():
     with pm.Model() as model:
         x = pm.Normal("x", 0, 5)

@@ -225,6 +225,7 @@ asked.wait()
 """
 
 
+@pytest.mark.slow
 def test_a_process_does_not_end_within_an_answer():
     """Python would end the thread in the middle of JAX's code, and the process with it, by a signal."""
     assert run_python(ENDS) == "answered\n"
@@ -249,6 +250,7 @@ print("forked", *(w for w in said if "JAX" in str(w.message)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_no_warning_of_forks_from_the_first_chunk_on():
     """A call that was interrupted while its first chunk was made is followed by one that forks."""

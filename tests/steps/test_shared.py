@@ -44,8 +44,8 @@ def enumerated(model, values):
 VALUES = {"a": 2, "b": 2, "c": 2, "z": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.by_default("True")
 def test_in_one_program(apart):
     with pm.Model() as model:
         scalars()
@@ -58,6 +58,7 @@ def test_in_one_program(apart):
     assert stats["share_n_moved"].max() > 0
 
 
+@pytest.mark.slow
 def test_alone_in_one_program():
     with pm.Model() as model:
         scalars()
@@ -65,6 +66,7 @@ def test_alone_in_one_program():
     check_proportions(idata["posterior"], [*VALUES], *enumerated(model, VALUES))
 
 
+@pytest.mark.slow
 def test_in_pymc(caplog):
     with pm.Model() as model:
         scalars()
@@ -80,6 +82,7 @@ def test_in_pymc(caplog):
     assert all("'b' belongs" in line for line in said)
 
 
+@pytest.mark.slow
 def test_coefficients_are_integrated_out_by_both():
     X = np.array([[1.0, 0.9], [0.5, 0.7], [-1.0, -1.2], [0.2, 0.4]])
     y = np.array([1.2, 0.3, -1.4, 0.9])

@@ -54,8 +54,8 @@ def sampled(model, step=None):
         return pm.sample(8, tune=8, chains=1, cores=1, step=step, random_seed=1, **QUIET, **FAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bessel", [False, True], ids=["Python", "Bessel"])
-@pytest.mark.by_default("Bessel")
 def test_elsewhere_in_the_model(bessel):
     with pm.Model() as model:
         elsewhere(bessel)
@@ -74,6 +74,7 @@ def test_registered():
     assert idata["posterior"]["z"].values.any()
 
 
+@pytest.mark.slow
 def test_auto_step_leaves_to_pymc_what_it_cannot_take(caplog):
     with pm.Model() as model:
         entered()

@@ -150,7 +150,7 @@ def built(build, seed):
 
 
 @pytest.mark.parametrize("build", [*SHARED, logits_of_answers], ids=lambda build: build.__name__)
-@pytest.mark.by_default("mixture", "regression", "missing_and_zero_inflated", "confusion_matrices")
+@pytest.mark.by_default("mixture", "regression", "missing_and_zero_inflated")
 def test_differences_are_those_of_each_model(build):
     """Densities and differences are compared with PyMC's log density, of the first model and of others."""
     targets = []
@@ -236,6 +236,7 @@ def test_constants_where_the_model_needs_them(build):
         compare(built(build, seed))
 
 
+@pytest.mark.slow
 def test_shapes_that_follow_from_numbers():
     """A recorded mean over the elements that are not 0, of which the next model has fewer."""
     for c in ([1.0, 2.0, 0.0], [3.0, 0.0, 0.0], [3.0, 2.0, 4.0]):

@@ -118,7 +118,7 @@ def test_what_cannot_be_written_as_one_is_left():
 
 # ---------------------------------------------------------------- models
 @pytest.mark.parametrize("build", LOOPS, ids=[b.__name__ for b in LOOPS])
-@pytest.mark.by_default("captures", "places_of_a_vector", "edges", "with_own_parameters")
+@pytest.mark.by_default("captures", "places_of_a_vector", "edges")
 def test_models_in_loops(build):
     """Differences are those of PyMC's own log density, and the program does not grow with the number of
     variables.
@@ -195,6 +195,7 @@ def test_planted_errors_are_found(planted, monkeypatch):
         compare(model, names)
 
 
+@pytest.mark.slow
 def test_steps_draw_what_the_vector_form_draws():
     """The sites of 12 scalars in a list and of a vector, in the same order: the same program, the same
     numbers.
