@@ -198,6 +198,7 @@ def test_labels_are_summed_out_unless_they_depend_on_one_another(caplog):
     assert [v.name for s in steps for v in s.vars] == ["z"]
 
 
+@pytest.mark.slow
 def test_counts_are_summed_out_alone_where_labels_beside_them_are_too_many(caplog):
     caplog.set_level("INFO", "pymc.discrete")
     with pm.Model() as model:
@@ -257,6 +258,7 @@ def test_what_cannot_be_summed_out_alone_is_sampled(caplog):
     assert any("Not summed out: 'N'" in t and "Sum out 'kept' too" in t for t in messages(caplog))
 
 
+@pytest.mark.slow
 def test_gates_beside_a_count_that_is_summed_out_are_said(caplog):
     caplog.set_level("INFO", "pymc.discrete")
     with pm.Model() as model:

@@ -38,6 +38,7 @@ def test_a_draw_has_the_log_density_that_is_recorded():
             }
 
 
+@pytest.mark.slow
 def test_it_steps_before_a_chain_is_announced():
     model, _ = labels()
     step, point = pmd.CollapsedNUTS(model=model, rng=1), model.initial_point()

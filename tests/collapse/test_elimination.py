@@ -115,7 +115,7 @@ def test_paths_are_summed_one_site_after_another_and_halved_on_an_accelerator():
     assert [g.sites.shape for g in Elimination(counts, scopes).order.stages[0]] == [(5, 3)]
 
 
-@pytest.mark.by_default("cpu")
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_sums_and_draws_along_paths(device, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: device)

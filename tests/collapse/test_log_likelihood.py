@@ -108,9 +108,9 @@ def tree_of(posterior):
     return arviz_base.from_dict({"posterior": posterior})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*float32:UserWarning", "ignore:Data in k contains missing values")
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.by_default("labels")
 def test_each_observation_given_the_others_and_each_component_are_those_of_sums_over_all_states(name):
     model, support = CASES[name]()
     posterior = draws_about(model, support)

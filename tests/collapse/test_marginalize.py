@@ -55,6 +55,7 @@ def jittered(model, support, seed):
 
 @pytest.mark.filterwarnings("ignore:.*float32:UserWarning", "ignore:Data in k contains missing values")
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.by_default("occupancy", "effects_of_a_shape", "mediator")
 def test_the_log_density_and_its_gradient_are_those_of_the_sum(name):
     model, support = MODELS[name]()
     marginal = pmd.marginalize(model, list(support), **options_of(name, support))
@@ -106,6 +107,7 @@ def test_python_floats_have_64_bits():
     assert float(ours) == pytest.approx(norm.logpdf(0.2) + np.logaddexp(*terms), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_steps_of_a_scan_are_terms_of_their_own():
     """A chain with more states than are summed one by one, its transitions in a loop of PyTensor."""
 
@@ -184,6 +186,7 @@ def test_pymc_samples_the_model_and_draws_come_back(caplog, tmp_path):
     assert (abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / 400) + 1e-12).all()
 
 
+@pytest.mark.slow
 def test_draws_given_the_rest_have_the_probabilities_of_all_states():
     model, support = labels()
     names = [v.name for v in model.continuous_value_vars]

@@ -281,6 +281,7 @@ def after_moves(in_part):
     return worst
 
 
+@pytest.mark.slow
 def test_a_part_that_is_drawn_after_the_parameter_leaves_an_enumerated_distribution_as_it_is(in_parts):
     assert after_moves(lambda n, parts: n) < 1e-12
 
@@ -337,6 +338,7 @@ def test_what_needs_the_sum_over_all_sites_is_refused():
         pmd.sample(5, tune=5, chains=1, model=model, **options, **QUIET)
 
 
+@pytest.mark.slow
 def test_interactions_of_too_many_are_refused():
     with crowd(140), pytest.raises(ValueError, match="no 8 parts of them"):
         pmd.CollapsedNUTS()

@@ -174,6 +174,7 @@ def test_what_takes_long_to_compile_is_named(seconds, said, monkeypatch, log):
     assert not any("Compiling the chains" in line for line in log())  # the same program
 
 
+@pytest.mark.slow
 def test_variables_are_named_as_the_user_named_them(monkeypatch, log):
     monkeypatch.setattr("pymc_discrete.runtime.compiling.LOGGED_AFTER", 0.0)
     with pm.Model():

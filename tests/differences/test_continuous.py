@@ -141,6 +141,7 @@ def of_any_number_of_inputs():
         pm.Potential(f"p{n}", 0.1 * pt.tanh(pt.switch(z[n % 4], *sides)))
 
 
+@pytest.mark.slow
 def test_operations_of_any_number_of_inputs():
     model, point, density, full = densities(of_any_number_of_inputs)
     terms = [*density._terms, *(t for _, t in density.graph.untouched)]

@@ -113,8 +113,8 @@ def test_a_transition_is_one_pass(name):
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.by_default("langevin")
 def test_kernels_leave_a_network_of_names_as_it_is(name):
     """Enumerated, with one-hot gradients that are estimates."""
     check_kernel(enumerate_target(of_names(network, "gradient", scale=0.5), RANGES), *KERNELS[name])

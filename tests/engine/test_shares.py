@@ -161,6 +161,7 @@ def test_a_checkpoint_does_not_know_of_threads(tmp_path, watched):
     assert_same_draws(whole, sample_in_chunks(tmp_path, devices=jax.devices()))
 
 
+@pytest.mark.slow
 def test_what_a_thread_raises_is_raised(watched, monkeypatch):
     submit = Share.submit
 

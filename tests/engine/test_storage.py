@@ -22,7 +22,7 @@ pytestmark = pytest.mark.shares_programs
 @pytest.mark.parametrize(
     ("build", "keep"), [(spin_chain, False), (labels_and_count, True)], ids=["spins", "mixed and its warm-up"]
 )
-@pytest.mark.by_default("spins", "mixed and its warm-up")
+@pytest.mark.by_default("mixed and its warm-up")
 def test_resumed_run_is_the_whole_run(tmp_path, build, keep):
     options = {"build": build, "discard_tuned_samples": not keep}
     whole = sample_in_chunks(None, **options)
@@ -67,6 +67,7 @@ def test_checkpoint_refuses_another_run(tmp_path):
         pmd.sample(40, tune=60, chains=2, random_seed=6, checkpoint=tmp_path, **QUIET)
 
 
+@pytest.mark.slow
 def test_checkpoint_sees_numbers_inside_of_a_scan(tmp_path):
     """And those of a step of the user: neither a run that was cut off nor a finished one is another's."""
 

@@ -69,7 +69,7 @@ def prepared(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.by_default("gated", "groups", "one_of_several", "separate")
+@pytest.mark.by_default("one_of_several", "separate")
 def test_the_log_density_is_the_integral_and_differences_are_alive(name):
     model, coefficients, target, point, states = prepared(name)
     assert (target.density.graph.integral.gates is not None) == (name in {f.__name__ for f in SWEPT})
@@ -87,6 +87,7 @@ def test_the_log_density_is_the_integral_and_differences_are_alive(name):
     assert np.abs(d[inside & (values != x[:, None])]).min() > 1e-6
 
 
+@pytest.mark.slow
 def test_a_group_as_a_sum_of_singles_is_noticed(monkeypatch):
     _, _, target, _, states = prepared("groups")
     monkeypatch.setattr(swept.Tableau, "activated", lambda self, k, gate, prior: self)
@@ -307,6 +308,7 @@ def test_only_one_step_moves_with_integrals():
             pmd.sample(5, tune=5, chains=1, step=steps, model=model, **QUIET)
 
 
+@pytest.mark.slow
 def test_integrals_need_64_bits():
     with groups()[0], pytest.raises(ValueError, match='dtype="float64"'):
         pmd.sample(5, tune=5, chains=1, dtype="float32", step=pmd.BlockGibbs(["g"], integrate=["b"]), **QUIET)

@@ -103,6 +103,7 @@ def test_no_move_reads_the_old_coefficients(native):
         assert ends[0]["s_log__"] != model.initial_point()["s_log__"]
 
 
+@pytest.mark.slow
 def test_a_draw_has_the_log_density_that_is_recorded():
     model, step = prepared(gated)
     logp, point = model.compile_logp(mode="FAST_COMPILE"), model.initial_point()

@@ -77,7 +77,7 @@ ALL = CHOSEN + MORE
     ALL,
     ids=[f"{c[0].__name__}-{'-'.join(map(str, c[1:]))}" for c in ALL],
 )
-@pytest.mark.by_default("categorical-exact-dlmc-1.0-sqrt-False", "mixed-exact-dlp-1.0-sqrt-True")
+@pytest.mark.by_default("mixed-exact-dlp-1.0-sqrt-True")
 def test_compiled_steps_do_what_was_enumerated(build, how, proposal, h, balancing, scaled):
     e = small(build, how)
     scale = scale_of(e) if scaled else 1.0

@@ -266,6 +266,7 @@ def test_nowhere_to_go():
         assert (walk(target, n_flips, [3], steps=5) == 3).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sites", "impossible"),
     [
@@ -359,10 +360,10 @@ CACHES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "how", "n_flips"), CACHES, ids=[f"{b.__name__}-{how}-{n}" for b, how, n in CACHES]
 )
-@pytest.mark.by_default("imputed-auto-1")
 def test_no_stale_cache(build, how, n_flips):
     """After 100 transitions everything that the state carries equals what is computed afresh."""
     target, x = target_of(build, how)

@@ -430,6 +430,7 @@ def test_the_checks_see_directions_that_look_at_the_state():
     assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
 
 
+@pytest.mark.slow
 def test_the_checks_see_lines_that_lead_one_way(monkeypatch):
     """A step forward a little more probable than the conditional says."""
     right = lines.choose

@@ -200,10 +200,10 @@ FLIPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "form", "n_flips", "balancing"), FLIPS, ids=[f"{c[0].__name__}-{c[2]}-{c[3]}" for c in FLIPS]
 )
-@pytest.mark.by_default("joined-2-sqrt")
 def test_compiled_steps_of_gibbs_with_gradients(build, form, n_flips, balancing):
     e = small(build, form)
     ends = run_steps(
@@ -371,6 +371,7 @@ def test_nowhere_to_go(name):
     assert (loop(kernel, jax.random.key(0), kernel.init(x, target), target, params, 3)[0].x == x).all()
 
 
+@pytest.mark.slow
 def test_settling_keeps_the_sums():
     """Far from the bulk of the target, moves uphill are accepted."""
     space = pmd.Space.build({"x": (0, 100)}, {"x": 3}, sums={"x": 100})

@@ -168,6 +168,7 @@ def test_every_two_sites_are_matched_equally_often(c):
 
 
 # ---------------------------------------------------------------- planted errors
+@pytest.mark.slow
 def test_the_checks_see_pairs_that_always_swap(monkeypatch):
     """As if the state that a pair is in were none of its candidates."""
     e, P, _ = small(weighted_of_three, "as it is")

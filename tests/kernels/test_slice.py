@@ -144,6 +144,7 @@ def tuned(logdensity, x, tune, seed=0):
     return jax.jit(lambda begin: jax.lax.fori_loop(0, tune, draw, begin))(begin)
 
 
+@pytest.mark.slow
 def test_tuning_finds_scales_and_shape():
     scale = 10.0 ** np.array([-8, -3, 0, 3, 8])
     L = np.linalg.cholesky(CORRELATED)

@@ -133,14 +133,14 @@ def test_sweep_is_reversible_and_irreducible(build):
 
 
 @pytest.mark.parametrize("build", MODELS)
-@pytest.mark.by_default("torus", "hard_core")
+@pytest.mark.by_default("torus")
 def test_compiled_sweeps_do_what_was_enumerated(build):
     e, P, _ = small(build)
     check_runs(run_steps(e, *tree_gibbs(), seed=MODELS.index(build)), P)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [torus, partly_dense])
-@pytest.mark.by_default("torus")
 def test_sweeps_of_a_draw_keep_their_order(build):
     e, _, forward = small(build)
     kernel, params = tree_gibbs()

@@ -5,6 +5,7 @@ import ast
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import pytest
 from pytensor.link.c.basic import CLinker
 
 from pymc_discrete.model.initial import point_of
@@ -28,6 +29,7 @@ def chain(links):
     return model
 
 
+@pytest.mark.slow
 def test_traces_of_a_chain_do_not_double():
     """With them, 22 links take 10 GB."""
     run_python(f"{IN_TWO_GB}\nfrom pymc_discrete.model.initial import point_of\npoint_of(chain(40))")

@@ -215,6 +215,7 @@ def test_with_nuts():
     assert abs(z.std() - 1) < 0.2
 
 
+@pytest.mark.slow
 def test_deterministics():
     """What pmd.sample records of slices and selections is what NumPy makes of the same draws."""
     with pm.Model():

@@ -89,6 +89,7 @@ def graded():
         pm.Categorical(f"y{j}", p=above[:, :-1] - above[:, 1:], observed=grades)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Data in .* contains missing values")
 def test_gradients_of_stacked_joins():
     with pm.Model() as model:

@@ -40,6 +40,7 @@ def variable(model, **options):
     return v
 
 
+@pytest.mark.slow
 def test_a_bounded_support_is_looked_at_whole_where_that_is_cheap():
     target, *_ = compare(tanks())
     assert target.space.K == 2305
@@ -201,6 +202,7 @@ def test_offsets_reach_as_far_as_the_distribution_of_the_user():
     assert variable(model).offsets.max() == 128
 
 
+@pytest.mark.slow
 def test_a_distribution_of_the_user_against_enumeration():
     model = shifted()
     draws = draws_of(sample_with_pymc(model, pmd.AutoStep, draws=2000, tune=200))["k"]
@@ -211,6 +213,7 @@ def test_a_distribution_of_the_user_against_enumeration():
     assert np.abs(zs).max() < LARGEST_Z
 
 
+@pytest.mark.slow
 def test_a_distribution_of_pymc_extras_against_enumeration():
     discrete = pytest.importorskip("pymc_extras.distributions.discrete")
     with pm.Model() as model:

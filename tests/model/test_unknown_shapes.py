@@ -78,6 +78,6 @@ def asked(build, unknown, caplog):
 
 
 @pytest.mark.parametrize("build", BUILDS.values(), ids=list(BUILDS))
-@pytest.mark.by_default("rows_and_columns", "labels_and_count", "totals", "ising", "captures")
+@pytest.mark.by_default("labels_and_count", "totals", "ising")
 def test_as_with_known_shapes(build, caplog):
     assert asked(build, False, caplog) == asked(build, True, caplog)

@@ -91,8 +91,8 @@ def by_energy(model):
     return [fit.history["gradient_norm"], tree["posterior"]["x"].values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [by_steps, by_target, by_sample, by_energy])
-@pytest.mark.by_default("by_target")
 def test_models_do_not_see_the_settings(way, model, changed):
     before, made = way(model), steps_of(model)
     changed(jax_enable_x64=False, **CHANGED)

@@ -31,6 +31,7 @@ def test_what_is_being_compiled():
     assert being_compiled() is None
 
 
+@pytest.mark.slow
 def test_the_bar_of_a_run(monkeypatch):
     """What a terminal gets: the model is prepared, compiled, and sampled."""
     shown = Console(file=io.StringIO(), force_terminal=True, width=200)
@@ -100,6 +101,7 @@ def test_misspelt_options():
                 call()
 
 
+@pytest.mark.slow
 def test_a_saved_notebook_has_the_last_state_of_the_bar():
     """Without the package of widgets, which are empty in a notebook that is opened again."""
     cell = "\n".join(

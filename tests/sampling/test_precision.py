@@ -88,6 +88,7 @@ def test_a_model_of_one_variable():
     assert abs(tree["posterior"]["z"].values.mean() - 0.8) < 5 * 0.4 / np.sqrt(tree["posterior"]["z"].size)
 
 
+@pytest.mark.slow
 def test_no_64_bits_in_the_program():
     with labels_and_count() as model, precision("float32"):
         w = pm.Bernoulli("w", 0.3, shape=3)

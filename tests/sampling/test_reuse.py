@@ -265,6 +265,7 @@ def test_counts_that_are_summed_out(compilations):
         assert_same_draws(again, sampled(counts(**other), collapse=True))
 
 
+@pytest.mark.slow
 def test_the_log_density_of_a_model_whose_counts_are_summed_out():
     """The names of numbers of a model and of what is left of it, which one program reads, do not collide."""
     model = counts()

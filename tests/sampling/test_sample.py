@@ -51,7 +51,7 @@ def pairs():
 
 
 @pytest.mark.parametrize(("case", "step"), pairs())
-@pytest.mark.by_default("bounded-auto", "overdispersed-auto")
+@pytest.mark.by_default("bounded-auto")
 def test_against_enumeration(case: Case, step):
     with pm.Model() as model:
         case.build()
@@ -68,6 +68,7 @@ def test_against_enumeration(case: Case, step):
     assert np.abs(zs).max() < LARGEST_Z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nuts", [{}, {"dense": True, "max_treedepth": 8}], ids=["diagonal", "dense"])
 def test_continuous_only(nuts):
     r = np.random.default_rng(0)
@@ -88,6 +89,7 @@ def test_continuous_only(nuts):
     assert idata["sample_stats"]["diverging"].mean() < 0.01
 
 
+@pytest.mark.slow
 def test_mixed_against_the_sum():
     """A switch between two means: the posterior of each side has a closed form."""
     y = np.array([0.4, 1.9, -0.3, 2.2])
@@ -171,6 +173,7 @@ def test_draws_depend_on_seed_chain_and_draw_alone():
     assert not np.array_equal(three["posterior"]["mu"], other["posterior"]["mu"])
 
 
+@pytest.mark.slow
 def test_thin_and_warmup_and_names():
     with labels_and_count():
         every = pmd.sample(30, tune=20, chains=2, random_seed=1, discard_tuned_samples=False, **QUIET)
@@ -254,6 +257,7 @@ def test_tree_is_that_of_pm_sample():
     assert set(ours_stats) <= set(theirs_stats)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")  # of so few draws and data
 def test_what_arviz_and_pymc_do_with_it(tmp_path):
     import matplotlib
@@ -386,6 +390,7 @@ def test_no_jax_version():
             pmd.sample(5, tune=5, **QUIET)
 
 
+@pytest.mark.slow
 def test_impossible_draws_are_never_returned(tmp_path):
     with pm.Model():
         x = pm.Bernoulli("x", 0.5, shape=3)
@@ -437,6 +442,7 @@ def test_nothing_to_sample():
         pmd.sample(5)
 
 
+@pytest.mark.slow
 def test_chains_that_disagree_are_reported(caplog):
     with pm.Model():
         s = pm.Bernoulli("s", np.full(12, 0.5))
@@ -559,6 +565,7 @@ def test_gradient_beside_the_impossible():
     assert model is not None
 
 
+@pytest.mark.slow
 def test_no_gradient_at_the_start():
     with pm.Model():
         a = pm.Normal("a", initval=0.0)

@@ -150,7 +150,7 @@ def check(build):
 
 
 @pytest.mark.parametrize("build", MODELS, ids=lambda build: build.__name__)
-@pytest.mark.by_default("table", "several_variables", "linear_map")
+@pytest.mark.by_default("table", "linear_map")
 def test_differences_along_lines_are_those_of_the_model(build):
     check(build)
 

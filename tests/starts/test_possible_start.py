@@ -211,6 +211,7 @@ def test_data_that_no_value_makes_possible_are_named(kind, model_of, message, re
         step.step(model.initial_point())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collapse", ["auto", False])
 def test_pmd_sample_names_data_that_no_value_makes_possible(collapse, request):
     if collapse == "auto":

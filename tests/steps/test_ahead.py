@@ -85,6 +85,7 @@ def test_a_foreign_move_that_is_not_seen_is_found(monkeypatch):
     assert furthest(model, lambda: [pmd.BlockGibbs(), ExactMean([model["mu"]])], 300, 20) > 8
 
 
+@pytest.mark.slow
 def test_the_lengths_of_chunks_do_not_matter(monkeypatch):
     model = regimes()
     usual = sample_with_pymc(model, pmd.BlockGibbs, 120, 70)
@@ -177,6 +178,7 @@ def test_chains_that_begin_elsewhere_are_made_anew(monkeypatch):
     assert same_draws(alone, beside)
 
 
+@pytest.mark.slow
 def test_a_foreseen_chain_is_not_further_than_the_one_before(monkeypatch):
     """So that nothing computes for hours after a run that was stopped."""
     courses, made, make = [], [], course.Course._make

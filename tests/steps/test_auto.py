@@ -32,6 +32,7 @@ def partly_dense():
     pm.Normal("w", z, 1.0, observed=np.linspace(-1, 2, 5))
 
 
+@pytest.mark.slow
 def test_what_is_chosen(mixed, caplog):
     with caplog.at_level("INFO", "pymc.discrete"):
         step = pmd.AutoStep(model=mixed)
@@ -106,6 +107,7 @@ def test_what_is_logged_is_said_once(mixed, caplog):
     assert all(line.startswith("TreeGibbs: ") for line in reasons)
 
 
+@pytest.mark.slow
 def test_a_variable_of_two_steps_is_noticed(mixed, caplog):
     """As `CompoundStep` runs them, which tells no step of another."""
     gibbs, other = pmd.BlockGibbs(["z", "x"], model=mixed), pmd.GibbsWithGradients(["z"], model=mixed)

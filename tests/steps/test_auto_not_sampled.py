@@ -224,6 +224,7 @@ def test_variables_that_another_step_moves_are_left_to_it(caplog):
     assert sum("leaves 'p' to another step" in r.getMessage() for r in caplog.records) == 1
 
 
+@pytest.mark.slow
 def test_only_while_the_chain_tunes():
     """Afterwards a transition does not depend on what was seen before."""
     model = model_of(population)

@@ -46,7 +46,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("kind", STEPS)
-@pytest.mark.by_default("block gibbs", "auto", "slice")
+@pytest.mark.by_default("auto", "slice")
 def test_a_potential_that_is_added_later(kind, caplog):
     model = a_model()
     step = STEPS[kind](model=model)

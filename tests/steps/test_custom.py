@@ -51,6 +51,7 @@ def exact():
     return mean, np.sqrt(weight @ (np.array(variances) + np.array(means) ** 2) - mean**2), weight @ zs
 
 
+@pytest.mark.slow
 def test_a_conjugate_update_beside_block_gibbs():
     model = a_model()
     step = [pmd.CustomStep("mu", conjugate, model=model), pmd.BlockGibbs("z", model=model)]

@@ -131,8 +131,8 @@ def test_saved_and_sent(step, discrete):
     assert equal_walks(rest, walk(step, point))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TUNED)
-@pytest.mark.by_default("gwg")
 def test_tuning(name, discrete):
     """The acceptance goes where it should, the value stays where it was put, and the statistics say so."""
     step = STEPS[name](model=discrete)
@@ -279,6 +279,7 @@ def test_what_is_tried_where_the_smallest_moves_are_rejected(kind, options, said
     assert re.search(said, complaint)
 
 
+@pytest.mark.slow
 def test_starts_are_dispersed_where_most_values_are_impossible(monkeypatch):
     seen = np.arange(40) % 2
     with pm.Model() as model:
@@ -299,6 +300,7 @@ def test_starts_are_dispersed_where_most_values_are_impossible(monkeypatch):
     assert np.array_equal(dispersed(impossible, target, np.random.default_rng(0)), impossible)
 
 
+@pytest.mark.slow
 def test_dispersed_starts():
     with pm.Model() as model:
         x = pm.DiscreteUniform("x", 0, 9, shape=20)

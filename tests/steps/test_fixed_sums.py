@@ -136,6 +136,7 @@ def chain_and_counts():
     pm.Multinomial("x", 9, p)
 
 
+@pytest.mark.slow
 def test_what_auto_step_chooses(caplog):
     caplog.set_level("INFO", logger="pymc.discrete")
     with pm.Model() as model:

@@ -138,6 +138,7 @@ def test_starts_that_are_no_permutation():
         pmd.sample(5, tune=5, model=model, initvals={"x": [[1, 2, 0], [0, 2, 2]]}, **QUIET)
 
 
+@pytest.mark.slow
 def test_wrong_differences_of_swaps_are_found_at_the_start(monkeypatch):
     with pm.Model() as model:
         pmd.Permutation("x", 4, W)

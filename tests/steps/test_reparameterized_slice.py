@@ -83,6 +83,7 @@ def test_contract(model):
         assert same(walk(other, point), after)
 
 
+@pytest.mark.slow
 def test_frozen_after_tuning(model):
     step = ready(model, tune=4)
     point = walk(step, model.initial_point(), 4)[-1]
@@ -276,6 +277,7 @@ def test_an_impossible_start_is_left():
         step.step({"x": point["x"]})
 
 
+@pytest.mark.slow
 def test_a_chain_that_stands_still_says_so(caplog):
     with pm.Model() as model:
         pm.Normal("x", 1.0, 1e-18)

@@ -267,7 +267,7 @@ def test_what_bounds_do_not_decide():
 
 
 @pytest.mark.parametrize("build", MODELS, ids=[b.__name__ for b in MODELS])
-@pytest.mark.by_default("along_an_axis", "of_matrices")
+@pytest.mark.by_default("along_an_axis")
 def test_exact_and_on_the_right_step(build):
     model, chosen = built(build)
     names = [str(v.name) for v in model.discrete_value_vars]

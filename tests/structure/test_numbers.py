@@ -150,7 +150,7 @@ def built(build, seed):
 
 
 @pytest.mark.parametrize("build", [*SHARED, logits_of_answers], ids=lambda build: build.__name__)
-@pytest.mark.by_default("mixture", "regression", "missing_and_zero_inflated")
+@pytest.mark.by_default("mixture", "regression")
 def test_differences_are_those_of_each_model(build):
     """Densities and differences are compared with PyMC's log density, of the first model and of others."""
     targets = []

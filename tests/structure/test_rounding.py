@@ -76,8 +76,8 @@ def off_by(error):
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", LARGE, ids=lambda build: build.__name__)
-@pytest.mark.by_default("gamma")
 def test_large_counts_raise_no_alarm(build, monkeypatch):
     step, point = checked(build)
     # the analysis bounds the error that single precision shows, and by no more than what is to be found here
