@@ -26,7 +26,7 @@ def interpreted(function: Callable) -> Callable:
     To compile a program takes a hundred times as long as to interpret it. One of large arrays is compiled all
     the same, and so is one that calls a library, such as a Cholesky decomposition does.
     """
-    jitted = jax.jit(function, keep_unused=True)
+    traced = jax.jit(function, keep_unused=True)
     programs: dict[Any, Callable] = {}
 
     def run(*arguments: Any) -> Any:
@@ -34,16 +34,17 @@ def interpreted(function: Callable) -> Callable:
         leaves = [np.asarray(leaf) for leaf in leaves]
         key = jax.config.jax_enable_x64, tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in programs:
-            programs[key] = program(jitted, arguments)
+            programs[key] = program(traced, arguments)
         return programs[key](arguments, leaves)
 
     return run
 
 
 def interpreted_at_first(function: Callable, level: Any = None) -> Callable:
-    """As `jitted` of the package, but that the first calls for arrays of the same shapes are interpreted.
+    """As `jitted` of the package, but that the first `FEW` calls for arrays of equal shapes are interpreted.
 
-    Most methods of a density are called a few times by a test: `level` is for those that are compiled.
+    It stands for that function where methods of a density are compiled, since a test calls most of them a few
+    times; `level` is for those that it calls more often.
     """
     compiled, interpreter = jitted(function, level), interpreted(function)
     calls: dict[Any, int] = {}
@@ -65,9 +66,9 @@ def interpreted_at_first(function: Callable, level: Any = None) -> Callable:
     return run
 
 
-def program(jitted: Any, arguments: tuple) -> Callable:
+def program(traced: Any, arguments: tuple) -> Callable:
     """A function of arguments and their leaves, for all arguments of these shapes."""
-    lowered = jitted.lower(*arguments)
+    lowered = traced.lower(*arguments)
     module = lowered.compiler_ir("stablehlo")
     if not is_small(module.operation):
         compiled = lowered.compile()
@@ -81,7 +82,7 @@ def program(jitted: Any, arguments: tuple) -> Callable:
             try:
                 results = stablehlo.eval_module(module, [ir.DenseElementsAttr.get(leaf) for leaf in leaves])
             except ValueError:  # as where the program has 32 bits, and the arrays 64
-                return jax.tree.map(np.asarray, jitted(*arguments))
+                return jax.tree.map(np.asarray, traced(*arguments))
             arrays = [np.array(a, s.dtype).reshape(s.shape) for a, s in zip(results, shapes, strict=True)]
         return jax.tree.unflatten(structure, arrays)
 
