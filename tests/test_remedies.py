@@ -131,6 +131,7 @@ def said(do, log):
     return [*lines, str(error)], error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=[row.message for row in ROWS])
 def test_remedies_run(row, caplog):
     caplog.set_level(logging.INFO, logger="pymc")

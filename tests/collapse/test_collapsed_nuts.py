@@ -49,6 +49,7 @@ def test_it_steps_before_a_chain_is_announced():
     assert np.isfinite(stats["model_logp"])
 
 
+@pytest.mark.slow
 def test_another_step_for_its_discrete_variables_is_noticed(caplog):
     model, _ = labels()
     name = str(model.discrete_value_vars[0].name)

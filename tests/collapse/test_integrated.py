@@ -91,6 +91,7 @@ def means():
         *((lines_of_any_height, []), (long_lines, []), (a_broken_stick, ["b"])),
     ],
 )
+@pytest.mark.by_default("labels-wanted2", "long_lines-wanted9", "lines_that_meet-wanted5")
 def test_coefficients_that_sites_gate_or_choose(build, wanted, caplog):
     caplog.set_level("INFO", "pymc.discrete")
     with pm.Model() as model:

@@ -73,6 +73,7 @@ def both(collapsed, seed=0):
 
 
 @pytest.mark.parametrize("build", [words, histories, supports])
+@pytest.mark.by_default("histories")
 def test_the_same_with_fewer_parts(build):
     model, parts, different = build()
     with model_settings():

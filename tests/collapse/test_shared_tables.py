@@ -263,6 +263,7 @@ def tables_of(density, sums):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.by_default("both ways round")
 def test_elements_with_one_table_are_equal(name):
     build, *_ = MODELS[name]
     shared, apart = (tables_of(*of_model(build, s)) for s in (True, False))

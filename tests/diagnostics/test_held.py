@@ -120,6 +120,7 @@ def models():
         models,
     ],
 )
+@pytest.mark.by_default("a_cut", "alike_in_all_pairs", "animals", "a_sum")
 def test_certain_is_what_nothing_can_change(build):
     with pm.Model() as model:
         point, certain = build()

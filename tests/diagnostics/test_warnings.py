@@ -727,6 +727,7 @@ IN_PAIRS = "no two counts can change together"
 @pytest.mark.parametrize(
     ("build", "said"), [(nine, ALONE), (product, IN_PAIRS), (rare, None), (single, None)]
 )
+@pytest.mark.by_default("rare-None")
 def test_what_never_moves_is_reported_by_both_samplers(build, said, log):
     with pm.Model():
         build()
@@ -978,6 +979,7 @@ def separate():
 
 
 @pytest.mark.parametrize(("build", "said"), [(waterbuck, True), (separate, False)])
+@pytest.mark.by_default("separate-False")
 def test_a_chain_of_pm_sample_names_its_ties(build, said, log):
     with pm.Model() as model:
         build()

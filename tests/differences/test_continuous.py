@@ -54,6 +54,7 @@ def densities(build):
 
 
 @pytest.mark.parametrize("build", [occupancy, raters, tables], ids=lambda f: f.__name__)
+@pytest.mark.by_default("raters")
 def test_value_and_gradient(build):
     model, point, density, full = densities(build)
     q, others = density.ravel(full), density.others(full)

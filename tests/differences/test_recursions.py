@@ -64,6 +64,7 @@ def multiplied():
     ("build", "linear"),
     [(decay, True), (second_order, True), (two_states, True), (bent, False), (multiplied, False)],
 )
+@pytest.mark.by_default("multiplied-False")
 def test_differences(build, linear):
     with pm.Model() as model:
         build()

@@ -405,6 +405,7 @@ def equations(jaxpr):
 
 
 @pytest.mark.parametrize("build", [network, covariance])
+@pytest.mark.by_default("covariance")
 def test_exact_never_takes_the_gradient(build):
     target, *_ = compare(model_of(build), how="exact")
     assert target.exact

@@ -195,6 +195,7 @@ def exact_posterior():
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["pmd.sample", "pm.sample"])
+@pytest.mark.by_default("pm.sample")
 def test_draws_are_those_of_the_exact_posterior(native):
     model = known_scale()
     with model:

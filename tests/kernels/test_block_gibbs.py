@@ -400,6 +400,7 @@ def test_no_stale_cache(build):
 # ---------------------------------------------------------------- starts, refusals
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("top", [4, 400])
+@pytest.mark.by_default("4-False")
 def test_an_impossible_start_is_left(top, together):
     with pm.Model() as model:
         x = pm.DiscreteUniform("x", 0, top, shape=3)

@@ -167,6 +167,7 @@ def test_no_stale_cache(build, proposal):
 
 @pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
 @pytest.mark.parametrize("cliff", [60.0, 800.0, 5000.0])
+@pytest.mark.by_default("800.0-dlp", "800.0-dlmc")
 def test_a_bad_start_is_left(proposal, cliff):
     """However deep the fall, the way back has a probability, which is not lost to underflow."""
     space = pmd.Space.build({"x": (np.zeros(3), np.ones(3))})
@@ -199,6 +200,7 @@ def test_what_is_known_of_a_state_belongs_to_its_step_size(build, proposal):
 
 
 @pytest.mark.parametrize("balancing", ["sqrt", "barker", "min", "max"])
+@pytest.mark.by_default("min")
 def test_a_site_that_is_certain_beyond_measure_stops_no_other(balancing):
     space = pmd.Space.build({"x": (np.zeros(3), np.full(3, 2))})
     target = pmd.target_from_logdensity(lambda x: -1e9 * (x[0] != 1) + 0.3 * x[1:].sum(), space)

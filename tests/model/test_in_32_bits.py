@@ -124,6 +124,7 @@ def compare(build, states):
         "an index",
     ],
 )
+@pytest.mark.by_default("integers themselves", "an index")
 def test_differences(name):
     compare(lambda: counts(EXPRESSIONS[name]), STATES)
 

@@ -211,6 +211,7 @@ def largest_difference(model, of):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.by_default("growth by head", "nested")
 def test_the_log_density_is_that_of_the_model(name):
     model = MODELS[name][0]()
     with model_settings():
@@ -249,6 +250,7 @@ def test_chains_of_sites_are_replaced_at_once():
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.by_default("growth by head", "open population")
 def test_bounds_hold_all_totals_that_are_possible(name):
     model = MODELS[name][0]()
     of = density(model)

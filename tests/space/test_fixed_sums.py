@@ -218,6 +218,7 @@ def sorted_against_a_range():
     ],
     ids=["sum", "any", "first axis", "sorted"],
 )
+@pytest.mark.by_default("sorted")
 def test_comparisons_of_the_users_own_stay(build):
     """What looks like the check of a vector's support, in another term than its own log density."""
     with pm.Model() as model:

@@ -113,6 +113,7 @@ def made_beside(monkeypatch, cores, **options):
 
 
 @pytest.mark.parametrize("kind", ["MT19937", "Philox", "PCG64DXSM"])
+@pytest.mark.by_default("Philox")
 def test_generators_of_any_kind(monkeypatch, kind):
     """The states of some are dictionaries of arrays."""
     seed = lambda: np.random.Generator(getattr(np.random, kind)(5))
@@ -149,6 +150,7 @@ def test_chains_are_made_beside_the_one_that_is_handed_out(monkeypatch, cores):
 
 
 @pytest.mark.parametrize("when", [0, 50])
+@pytest.mark.by_default("50")
 def test_a_foreseen_chain_of_data_that_have_changed_is_made_anew(monkeypatch, when):
     """As by a callback, which may change the data while a chain runs, and after its first draw."""
 
@@ -259,6 +261,7 @@ def test_a_chain_that_does_not_tune_goes_on_with_what_was_learned():
 
 
 @pytest.mark.parametrize("options", [{"draws": 1}, {"tune": 0}, {"draws": 1, "tune": 0}], ids=str)
+@pytest.mark.by_default("{'draws': 1, 'tune': 0}")
 def test_short_runs(options):
     options = {"draws": 3, "tune": 2, **options}
     draws = draws_of(sample_with_pymc(regimes(), pmd.AutoStep, chains=1, **options))

@@ -105,6 +105,7 @@ def kinds(step):
     ],
     ids=lambda v: getattr(v, "__name__", ""),
 )
+@pytest.mark.by_default("hidden_chain-", "population_with_a_bessel_function-", "indicators-")
 def test_what_is_not_sampled(build, wanted, caplog):
     caplog.set_level("INFO", "pymc.discrete")
     model = model_of(build)

@@ -95,6 +95,7 @@ def test_large_counts_raise_no_alarm(build, monkeypatch):
 
 
 @pytest.mark.parametrize("build", [binomial, gamma, beta_binomial], ids=lambda build: build.__name__)
+@pytest.mark.by_default("beta_binomial")
 def test_large_counts_raise_no_alarm_in_float32(build):
     checked(build, "float32")
 
@@ -119,6 +120,15 @@ def test_small_errors_of_small_terms_are_found(error, monkeypatch):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.by_default(
+    "a source that spans 20 orders",
+    "the order of each column",
+    "a sparse matrix of logarithms",
+    "an infinite source",
+    "counts of values",
+    "a sparse matrix of integers, from the right",
+    "log Gamma of large integers",
+)
 def test_analysis_of_every_graph(name):
     """It knows every Op of these graphs, and what it finds is no less than one rounding of the result, and no
     more than some hundred.
