@@ -1,5 +1,6 @@
 """What a log density answers that gives its values only, against one that knows its terms."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -8,6 +9,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.space.density import Density
 from pymc_discrete.space.target import Target
+from tests.tools.interpreted import interpreted
 
 
 class ValuesOnly(Density):
@@ -44,50 +46,58 @@ def test_differences(both):
     x, known, values = both
     assert values.exact
     assert not values.local
-    np.testing.assert_allclose(values.differences(x), known.differences(x), atol=1e-12)
-    found, expected = values.logdensity_and_differences(x), known.logdensity_and_differences(x)
-    np.testing.assert_allclose(found[0], expected[0], atol=1e-12)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-12)
-    y = x.at[0].set(1 - x[0]) if hasattr(x, "at") else jnp.asarray(x).at[0].set(1 - x[0])
-    np.testing.assert_allclose(
-        values.update(y, values.differences(x), jnp.array([0])), known.differences(y), atol=1e-12
-    )
+
+    @interpreted
+    def answers(x, y):
+        of_each = [
+            (target.differences(x), target.logdensity_and_differences(x), target.differences(y))
+            for target in (values, known)
+        ]
+        return *of_each, values.update(y, values.differences(x), jnp.array([0]))
+
+    y = np.array(x)
+    y[0] = 1 - y[0]
+    found, expected, updated = answers(np.array(x), y)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+    np.testing.assert_allclose(updated, expected[-1], atol=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x", "z", "k"])
+@pytest.mark.by_default("k")
 def test_conditionals(both, name):
-    start, known, values = both
-    x = jnp.asarray(start)
+    x, known, values = both
     n = [v.name for v in known.space.variables].index(name)
     v, first = known.space.variables[n], known.space.starts[n]
-    expected = np.asarray(known.differences(x))[first : first + v.size, : v.K]
     rows = np.arange(v.size)
-    np.testing.assert_allclose(values.rows(n, rows)(x), expected, atol=1e-12)
-    np.testing.assert_allclose(values.unaries(n, x, np.zeros(len(x), bool)), expected, atol=1e-12)
-    for row in rows:
-        found = values.row(n, jnp.asarray(row), x, values.carried(x))
+
+    @interpreted
+    def answers(x):
+        unaries = values.unaries(n, x, np.zeros(len(x), bool))
+        each = [values.row(n, jnp.asarray(row), x, values.carried(x)) for row in rows]
+        return values.rows(n, rows)(x), unaries, each, values.logits(n, rows)(x), known.differences(x)
+
+    together, unaries, each, logits, differences = answers(np.array(x))
+    expected = differences[first : first + v.size, : v.K]
+    np.testing.assert_allclose(together, expected, atol=1e-12)
+    np.testing.assert_allclose(unaries, expected, atol=1e-12)
+    for row, found in zip(rows, each, strict=True):
         np.testing.assert_allclose(found[0], expected[row], atol=1e-12)
-    logits = np.asarray(values.logits(n, rows)(x))
     if v.K == 2:
         np.testing.assert_allclose(logits, expected[:, 1:] - expected[:, :1], atol=1e-12)
     else:
         np.testing.assert_allclose(logits - logits[:, :1], expected - expected[:, :1], atol=1e-12)
 
 
-@pytest.mark.slow
 def test_sites_that_change_together(both):
-    start, known, values = both
-    x = jnp.asarray(start)
+    x, known, values = both
     n = [v.name for v in known.space.variables].index("m")
     now = np.asarray(x)[known.space.starts[n] : known.space.starts[n] + 3]
     sites = np.array([[0, 1], [1, 2]])
     candidates = np.stack(
         [now[sites], now[sites] + [1, -1], now[sites] + [-1, 1], now[sites] + [1, 0]], axis=1
     )
-    moves = {n: (sites, jnp.asarray(candidates))}
-    expected = known.differences_jointly(x, moves)[n]
-    found = values.joint_differences(n, sites, jnp.asarray(candidates), x)
+    expected = known.differences_jointly(x, {n: (sites, candidates)})[n]
+    found = interpreted(lambda x, c: values.joint_differences(n, sites, c, x))(np.array(x), candidates)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert np.isneginf(found[:, 3]).all()  # it breaks the sum
     assert np.isfinite(found).any()
@@ -111,6 +121,8 @@ def test_differences_of_its_own_are_read_with_the_values(both):
 
     x, known, _ = both
     target = Target(Estimated(known), known.ready())
-    logdensity, differences = target.logdensity_and_differences(x)
-    np.testing.assert_allclose(logdensity, known.logdensity(x), atol=1e-12)
+    (logdensity, differences), expected = interpreted(
+        lambda x: (target.logdensity_and_differences(x), known.logdensity(x))
+    )(np.array(x))
+    np.testing.assert_allclose(logdensity, expected, atol=1e-12)
     assert (differences == 7.0).all()
