@@ -141,7 +141,7 @@ def epidemic():
     with pm.Model() as model:
         beta, reported = pm.HalfNormal("beta", 2), pm.Beta("reported", 6, 4)
         well, ill = 120, 20
-        for t, cases in enumerate([5, 7, 9, 8, 6, 7]):
+        for t, cases in enumerate([5, 7, 9]):
             infections = pm.Binomial(f"infections_{t}", well, 1 - pt.exp(-beta * ill / 140))
             removals = pm.Binomial(f"removals_{t}", ill, 0.4)
             pm.Binomial(f"cases_{t}", infections, reported, observed=cases)
@@ -158,18 +158,35 @@ def are_moved_along(model, step=None):
     return any(isinstance(block, NutsWithCounts) for block in blocks)
 
 
-@pytest.mark.slow
-def test_counts_that_no_sum_holds_are_moved_along(caplog):
-    with caplog.at_level("INFO", logger="pymc.discrete"):
-        tree = pmd.sample(300, tune=200, chains=1, model=epidemic(), random_seed=1, **QUIET)
+def test_counts_that_no_sum_holds_are_moved_along(caplog, monkeypatch):
+    """As `pmd.sample` chooses by itself; nothing is compiled."""
+
+    class Chosen(Exception):
+        pass
+
+    def stop(*args):
+        raise Chosen
+
+    monkeypatch.setattr("pymc_discrete.sampling.sample.Program", stop)
+    with caplog.at_level("INFO", logger="pymc.discrete"), pytest.raises(Chosen):
+        pmd.sample(10, tune=10, chains=1, model=epidemic(), random_seed=1, **QUIET)
     assert any("NUTS also moves 'beta', 'reported' together" in r.message for r in caplog.records)
-    # lp is that of the draw, whichever block is the last
-    draw = {name: a.to_numpy()[0, -1] for name, a in tree.posterior.data_vars.items()}
-    values = {name: value for name, value in draw.items() if name not in ("beta", "reported")}
-    values["beta_log__"] = np.log(draw["beta"])
-    values["reported_logodds__"] = scipy.special.logit(draw["reported"])
-    logp = epidemic().compile_logp(mode="FAST_COMPILE")
-    np.testing.assert_allclose(lp_of(tree)[0, -1], logp(values), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_lp_is_that_of_the_draw_whichever_block_is_the_last():
+    with pm.Model() as model:
+        p = pm.Beta("p", 4, 4)
+        N = pm.Poisson("N", pm.Gamma("lam", 40, 2), shape=2)
+        pm.Binomial("y", pm.Binomial("alive", N, p), 0.3, observed=[3, 4])
+    assert are_moved_along(model)
+    tree = pmd.sample(20, tune=100, chains=1, model=model, collapse=False, random_seed=1, **QUIET)
+    draws = {name: a.to_numpy()[0] for name, a in tree.posterior.data_vars.items()}
+    values = {name: draws[name] for name in ("N", "alive")}
+    values |= {"p_logodds__": scipy.special.logit(draws["p"]), "lam_log__": np.log(draws["lam"])}
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    each = [logp({name: value[n] for name, value in values.items()}) for n in range(20)]
+    np.testing.assert_allclose(lp_of(tree)[0], each, rtol=1e-6)
 
 
 @pytest.mark.slow
