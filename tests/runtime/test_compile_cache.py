@@ -6,8 +6,8 @@ import re
 import jax
 import pytest
 
-from pymc_discrete.runtime.compile_cache import SETTING, open_to_others, trim, use_disk_cache
-from tests.tools.processes import output_of, run_python, start_python
+from pymc_discrete.runtime.compile_cache import SETTING, open_to_others, processor, trim, use_disk_cache
+from tests.tools.processes import output_of, start_python
 
 RUN = """
 import jax
@@ -45,33 +45,56 @@ def test_a_second_process_compiles_nothing_again(tmp_path):
     first = [output_of(process) for process in both]
     entries = [file for file in tmp_path.rglob("*") if file.name.endswith("-cache")]
     assert entries
-    again = run_python(RUN, **environment(tmp_path))
-    assert hits_of(again) == len(entries)
-    assert len({output.split()[0] for output in [*first, again]}) == 1
     entries[0].write_bytes(b"damaged")
-    damaged = start_python(RUN, **environment(tmp_path))
-    output, errors = damaged.communicate(timeout=300)
-    assert damaged.returncode == 0
-    assert output.split()[0] == again.split()[0]
+    again = start_python(RUN, **environment(tmp_path))
+    output, errors = again.communicate(timeout=300)
+    assert again.returncode == 0
+    assert len({output.split()[0] for output in [*first, output]}) == 1
     assert hits_of(output) == len(entries) - 1
     assert errors.count("Error reading persistent compilation cache entry") == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["off", "JAX's own", "unusable folder", "read-only folder"])
-def test_what_the_user_configured_stays(name, tmp_path):
-    own, given, before = str(tmp_path / "own"), environment(tmp_path / "ours"), ""
-    if name == "off":
-        given["PYMC_DISCRETE_CACHE"] = "off"
-    elif name == "JAX's own":
-        given["JAX_COMPILATION_CACHE_DIR"] = own
+@pytest.fixture
+def unset(monkeypatch):
+    """JAX's settings of its cache as they are at first, for a test that changes them."""
+    first = {"jax_compilation_cache_dir": None, "jax_persistent_cache_min_compile_time_secs": 1.0}
+    before = {name: getattr(jax.config, name) for name in [*first, "jax_enable_compilation_cache"]}
+    for name, value in first.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.mark.usefixtures("unset")
+@pytest.mark.parametrize(
+    "name", ["off", "JAX's own", "JAX's is off", "unusable folder", "read-only folder", "nothing"]
+)
+def test_what_the_user_configured_stays(name, tmp_path, monkeypatch):
+    """And a cache is begun where nothing is configured."""
+    ours, own = tmp_path / "ours", str(tmp_path / "own")
+    monkeypatch.setenv(SETTING, "off" if name == "off" else str(ours))
+    if name == "JAX's own":
+        jax.config.update("jax_compilation_cache_dir", own)
+    elif name == "JAX's is off":
+        jax.config.update("jax_enable_compilation_cache", False)
     elif name == "read-only folder":  # permissions do not bind root, which tests may run as
-        before = "import os\nos.access = lambda path, mode: mode != os.W_OK\n"
-    else:  # a file where the folder should be: also root cannot write there
-        (tmp_path / "ours").write_text("")
-    configured = run_python(before + RUN, **given).split()[2:]
-    assert configured == ([own] if name == "JAX's own" else [])
-    assert not [file for file in tmp_path.glob("ours/**/*") if file.is_file()]
+        monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    elif name == "unusable folder":  # a file where the folder should be: also root cannot write there
+        ours.write_text("")
+    use_disk_cache()
+    expected = {"JAX's own": own, "nothing": str(ours / f"jax-{processor()}")}
+    assert jax.config.jax_compilation_cache_dir == expected.get(name)
+    assert jax.config.jax_persistent_cache_min_compile_time_secs == (0.1 if name == "nothing" else 1.0)
+
+
+@pytest.mark.usefixtures("unset")
+def test_what_is_written_is_what_the_user_says(tmp_path, monkeypatch):
+    monkeypatch.setenv(SETTING, str(tmp_path))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 3.0)
+    use_disk_cache()
+    assert jax.config.jax_compilation_cache_dir
+    assert jax.config.jax_persistent_cache_min_compile_time_secs == 3.0
 
 
 def test_the_oldest_files_are_deleted_beyond_the_limit(tmp_path):
