@@ -15,9 +15,10 @@ from tests.tools.running import QUIET, assert_same_draws
 Y = np.array([1, 2, 0, 3, 5, 4])
 
 
-def a_model(y=Y, prior=(0.3,) * 6, sd=2.0, initval=None):
+def a_model(y=Y, prior=(0.3,) * 6, sd=2.0, initval=None, discrete=False):
     with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, sd, shape=2, initval=initval)
+        mu = np.array([-1.0, 2.0]) if discrete else pm.Normal("mu", 0.0, sd, shape=2, initval=initval)
+        mu = pt.as_tensor(mu)
         z = pm.Bernoulli("z", np.array(prior), shape=6)
         n = pm.Poisson("n", 2.0)
         pm.Normal("y", mu[z] + n, 1.0, observed=y)
@@ -78,7 +79,7 @@ def test_a_second_call_compiles_nothing(compilations):
     assert set(compilations) <= {"jit(convert_element_type)"}
 
 
-# runs that differ from `sampled(a_model())`
+# runs that differ from `sampled(a_model())`, or, where NUTS is not asked, from one without `mu`
 AGAIN = {
     "numbers": lambda: sampled(
         a_model(initval=[3.0, -3.0], prior=(0.6,) * 6, sd=3.0),
@@ -88,19 +89,20 @@ AGAIN = {
         target_accept=0.95,
     ),
     "data": lambda: sampled(a_model(y=Y + 1)),
-    "shape of a prior": lambda: sampled(a_model(prior=0.3)),
+    "shape of a prior": lambda: sampled(a_model(prior=0.3, discrete=True)),
     "tuning": lambda: sampled(a_model(), tune=31, nuts={"dense": True}, discard_tuned_samples=False),
-    "float32": lambda: sampled(a_model(), dtype="float32", var_names=["n"]),
-    "step": lambda: sampled(model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], model=model)),
-    "options": lambda: sampled(
-        model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], n_flips=2, model=model)
-    ),
-    "support": lambda: sampled(
-        model := a_model(), step=pmd.BlockGibbs("n", support={"n": (0, 40)}, model=model)
-    ),
-    "window": lambda: sampled(model := a_model(), step=pmd.BlockGibbs("n", window={"n": 3}, model=model)),
+    "float32": lambda: sampled(a_model(discrete=True), dtype="float32", var_names=["n"]),
+    "step": lambda: of_labels(pmd.GibbsWithGradients, ["z", "n"]),
+    "options": lambda: of_labels(pmd.GibbsWithGradients, ["z", "n"], n_flips=2),
+    "support": lambda: of_labels(pmd.BlockGibbs, "n", support={"n": (0, 40)}),
+    "window": lambda: of_labels(pmd.BlockGibbs, "n", window={"n": 3}),
     "slice": lambda: sampled(model := a_model(), step=pmd.ReparameterizedSlice("mu", model=model)),
 }
+
+
+def of_labels(step, names, **options):
+    model = a_model(discrete=True)
+    return sampled(model, step=step(names, model=model, **options))
 
 
 FEW = ("data", "options")
@@ -118,7 +120,8 @@ def test_what_was_kept_does_not_change_the_draws(names):
         alone[name] = AGAIN[name]()
     forget()
     sampled(a_model())
-    sampled(model := a_model(), step=pmd.GibbsWithGradients(["z", "n"], model=model))
+    sampled(a_model(discrete=True))
+    of_labels(pmd.GibbsWithGradients, ["z", "n"])
     for name in names:
         assert_same_draws(alone[name], AGAIN[name]())
 
@@ -200,7 +203,7 @@ def test_a_custom_step_is_compiled_once(compilations):
 
     for times in range(2):
         compilations.clear()
-        model = a_model()
+        model = a_model(discrete=True)
         sampled(model, step=pmd.CustomStep("n", step, model=model))
         assert bool(compilations) == (times == 0)
 
