@@ -24,12 +24,11 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-# Of one block. A gradient by the other unknowns factorises the matrix of the coefficients, in a time that
-# grows with the cube of their number.
+# Largest number of coefficients of a block. A gradient with respect to the other unknowns factorises the
+# matrix of the coefficients, in a time that grows with the cube of their number.
 MOST_COEFFICIENTS = 300
-# A site that is a gate lets a coefficient count or not. Where a site is none, the matrix of the coefficients
-# is another one for each of its values. That is done for at most so many sites, and counted operations of all
-# their values.
+# A gate is a site that lets a coefficient count or not. Any other site gives a matrix of the coefficients for
+# each of its values: the largest number of such sites, and of operations for all of their values together.
 MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
 
 _kept: Kept[list[str]] = Kept(MODELS)

@@ -39,8 +39,8 @@ from pymc_discrete.runtime.names import grouped_by_pattern
 
 import_files("pymc_discrete.diagnostics.columns")
 
-# A variable with at most so many values, all of them from -8 to 8, has a column of `pmd.summary` for each.
-# Others are taken for counts.
+# A variable with at most so many values, all of them from -8 to 8, has a column of `pmd.summary` for each
+# value. Any other is taken for a count, which has none.
 FEW = 8
 
 

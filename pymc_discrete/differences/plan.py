@@ -29,8 +29,8 @@ BEARABLE = 1e9  # for all differences, if the gradient does not show how the den
 # Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
 # about 100 microseconds
 CHEAP_DRAW = 2.5e5
-# At least so many values of a label without an order are tried in a draw, whatever they cost: they are chosen
-# at random, and few may be likely, as of all cells of a map those near to where an animal was caught.
+# A draw tries at least this many values of a label without an order, whatever they cost. They are chosen at
+# random, and few may be likely: if the label is a cell of a map, those near to where the animal was caught.
 FEWEST_LABELS = 16
 WIDEST_STRETCH = 4096  # largest number of steps in a stretch of values, see `Variable.width`
 

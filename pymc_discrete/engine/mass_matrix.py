@@ -9,7 +9,7 @@ of the density that NUTS meets, so that a covariance that does not fit it is not
 
 import jax.numpy as jnp
 
-LARGEST_CHOICE = 32  # the choice is made among at most this many coordinates
+LARGEST_CHOICE = 32  # of more coordinates the matrix is diagonal, without a choice
 # A dense matrix is taken if the condition number is smaller by this factor, for trajectories that are shorter
 # by its square root. Covariances of few draws are worse than that by chance, and are not taken.
 GAIN = 2.0

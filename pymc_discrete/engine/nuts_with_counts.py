@@ -170,8 +170,8 @@ class NutsWithCounts(NutsBlock):
             new, state = self._transition(jax.random.fold_in(key, k), t, k, point | values, state)
             return {name: new[name] for name in names}, state
 
-        # where tuning has found no count to move along, NUTS for the continuous variables alone, which is the
-        # block before this one, has moved all that this one would
+        # If tuning found no count to move along, no transition is made: the block before this one, NUTS for
+        # the continuous variables alone, has moved all that this one would.
         some = (t < point[TUNE]) | (state.moved & self._is_count).any()
         begin = ({name: jnp.asarray(point[name]) for name in names}, state)
         values, state = jax.lax.fori_loop(0, jnp.where(some, TRANSITIONS, 0), transition, begin)

@@ -159,7 +159,8 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Calla
     whole = v.finite and (v.constraint is not None or width <= LONGEST_WHOLE_LINE)
     u = uniforms(key, (1 if whole else 3, sites.shape[0]))
     if whole:
-        # sites go to x + t steps: t is at least -room, the number of steps back that stay within all bounds
+        # Sites move to x + t * steps. A site can take `room` steps back within its bounds, so that the least
+        # t is minus the least room of the sites that move.
         room = jnp.where(steps > 0, now - jnp.asarray(v.lower)[sites], jnp.asarray(v.upper)[sites] - now)
         room = jnp.where(moving, room // jnp.maximum(jnp.abs(steps), 1), UNBOUNDED)
         first = jnp.where(moving.any(axis=1), -room.min(axis=1), 0)

@@ -167,7 +167,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
         self._move_only(self._continuous)
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            self._initial_point = None  # it has the variables, and the shapes of the data, of before
+            self._initial_point = None  # the cached point has the old variables and shapes of data
             for name in self._built():
                 self.__dict__.pop(name, None)
             _ = self._snapshot  # as what is built from now on has it
