@@ -10,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.engine.program import Program
 from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.space.target import Target
 from pymc_discrete.starts import possible_start as module
@@ -148,8 +149,37 @@ def abundance():
     return model
 
 
+@pytest.fixture
+def start_alone(monkeypatch):
+    """The program of the chains, which compiles while starts are looked for, is not: there are none."""
+    monkeypatch.setattr(RunningChains, "begin", lambda *_: None)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """A function of a model and options: the points at which `pmd.sample` begins its chains."""
+
+    class Begun(Exception):
+        pass
+
+    def begin(*args):
+        raise Begun
+
+    def points_of(model, **options):
+        points, of_program = [], Program.start
+        with monkeypatch.context() as patch:
+            patch.setattr(Program, "start", lambda self, p: points.append(p) or of_program(self, p))
+            patch.setattr(RunningChains, "begin", lambda *_: None)
+            patch.setattr("pymc_discrete.sampling.sample.ChainsRun", begin)
+            with pytest.raises(Begun):
+                pmd.sample(10, tune=10, model=model, random_seed=1, **options, **QUIET)
+        return points[-1]
+
+    return points_of
+
+
 @pytest.mark.slow
-def test_both_samplers_start(caplog):
+def test_both_samplers_start(started, caplog):
     """A chain of pm.sample and those of pmd.sample, whose searches are one program."""
     caplog.set_level("INFO", logger="pymc")
     model = abundance()
@@ -159,15 +189,10 @@ def test_both_samplers_start(caplog):
     assert np.isfinite(stats["model_logp"])
     assert (point["N"] >= [90, 210]).all()
     caplog.clear()
-    idata = pmd.sample(10, tune=10, chains=2, model=model, step=step, random_seed=1, **QUIET)
-    assert (idata["posterior"]["N"] >= [90, 210]).all()
+    points, logp = started(model, chains=2, step=step), model.compile_logp(mode="FAST_COMPILE")
+    assert len(points) == 2
+    assert all((point["N"] >= [90, 210]).all() and np.isfinite(logp(point)) for point in points)
     assert sum("The start of 'N' was impossible" in r.getMessage() for r in caplog.records) == 1
-
-
-@pytest.fixture
-def start_alone(monkeypatch):
-    """The program of the chains, which compiles while starts are looked for, is not: there are none."""
-    monkeypatch.setattr(RunningChains, "begin", lambda *_: None)
 
 
 def counted_wrongly():
@@ -342,7 +367,7 @@ def test_a_step_that_tunes_starts():
 
 
 @pytest.mark.slow
-def test_summed_out_counts_start():
+def test_summed_out_counts_start(started):
     """The stretches of the sum hold nothing possible where they are first laid."""
     with pm.Model() as model:
         lam, p = pm.Exponential("lam", 1.0), pm.Beta("p", 2, 2)
@@ -352,8 +377,8 @@ def test_summed_out_counts_start():
     point, stats = step.step(model.initial_point())
     assert np.isfinite(stats[0]["model_logp"])
     assert point["N"] >= 900
-    idata = pmd.sample(5, tune=5, chains=1, model=model, collapse=True, random_seed=1, **QUIET)
-    assert (idata["posterior"]["N"] >= 900).all()
+    (point,) = started(model, chains=1, collapse=True)
+    assert point["N"] >= 900
 
 
 def test_the_only_state_of_a_chain_is_drawn(monkeypatch):
