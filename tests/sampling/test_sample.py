@@ -19,11 +19,12 @@ from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
-from pymc_discrete.engine.program import Program
+from pymc_discrete.engine.program import Identity, Program
 from pymc_discrete.engine.starts import check_initvals
 from pymc_discrete.sampling.options import SAID_INSTEAD
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
+from tests.tools.interpreted import interpreted
 from tests.tools.running import FAST, QUIET, assert_same_draws, saved_and_loaded
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
@@ -168,9 +169,20 @@ def test_draws_depend_on_seed_chain_and_draw_alone():
         options = {"tune": 60, "random_seed": 5, **QUIET}
         three = pmd.sample(40, chains=3, chunk=7, **options)
         again = pmd.sample(40, chains=3, chunk=40, **options)
-        other = pmd.sample(40, chains=3, tune=60, random_seed=6, **QUIET)
+        other = pmd.sample(40, chains=3, chunk=40, **options | {"random_seed": 6})
     assert_same_draws(three, again)
     assert not np.array_equal(three["posterior"]["mu"], other["posterior"]["mu"])
+
+
+def test_every_seed_and_chain_has_a_key_of_its_own():
+    """Chains that start at different points would hide equal random numbers."""
+    key = interpreted(lambda identity: jax.random.key_data(identity.key()))
+    keys = set()
+    for seed in (5, 6, 5 + 2**32):
+        for chains in (np.arange(3), np.arange(3, 5)):
+            of_seed = Program.identities(None, seed, chains)
+            keys |= {tuple(key(Identity(*one)).tolist()) for one in zip(*of_seed, strict=True)}
+    assert len(keys) == 3 * 5
 
 
 @pytest.mark.slow
