@@ -15,6 +15,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import in_place
 from pymc_discrete.space.constraints import FixedSums
+from tests.tools.interpreted import interpreted
 from tests.tools.oracle import oracle, possible_states
 
 
@@ -229,7 +230,7 @@ def test_comparisons_of_the_users_own_stay(build):
         {name: np.asarray(v, start[name].dtype) for name, v in zip(values, state, strict=True)}
         for state in itertools.product(*values.values())
     ]
-    found = jax.vmap(target.logdensity)(jnp.asarray([target.space.ravel(p) for p in points]))
+    found = interpreted(jax.vmap(target.logdensity))(np.array([target.space.ravel(p) for p in points]))
     wanted = np.array([logp(p) for p in points])
     np.testing.assert_allclose(found - found[0], wanted - wanted[0], atol=1e-9)
 
