@@ -1,5 +1,6 @@
 """`pmd.sample(collapse=...)`: transitions with discrete variables summed out."""
 
+import arviz as az
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
@@ -9,8 +10,8 @@ import scipy.stats
 import pymc_discrete as pmd
 from pymc_discrete.collapse import collapsed, stretches
 from pymc_discrete.collapse.stretches import Stretches
-from tests.collapse.models import captures, counts, labels
-from tests.collapse.transitions import after_transitions, logps, logps_at, starts_of
+from tests.collapse.models import captures, counts, labels, occupancy
+from tests.collapse.transitions import after_transitions, logps, logps_at, run_of_block, starts_of
 from tests.tools.running import QUIET, lp_of
 
 pytestmark = pytest.mark.shares_programs
@@ -79,7 +80,7 @@ def test_chains_leave_a_start_that_only_the_sum_makes_possible():
     with pm.Model() as model:
         p = pm.Beta("p", 4, 2)
         pm.Binomial("y", pm.Poisson("N", 20, shape=1), p, observed=np.array([45]))
-    after, lp = after_transitions(model, starts_of(model, chains=400), transitions=1, begins=True)
+    _, after, lp, _ = run_of_block(model, starts_of(model, chains=400), transitions=1, begins=True)
     assert (after["N"] >= 45).all()
     assert np.isfinite(lp).all()
 
@@ -115,6 +116,59 @@ def test_a_run_with_a_step_and_other_numbers_beside_the_sum():
     assert {n: posterior[n].dtype for n in "cdN"} == {"c": np.int8, "d": np.int8, "N": np.int64}
 
 
+# ---------------------------------------------------------------- posteriors
+def means_of_counts():
+    """Posterior means of the variables of `counts`, by sums over grids."""
+    lam, p, N = np.linspace(0.01, 20, 500)[:, None], np.linspace(0.0025, 0.9975, 200), np.arange(80)
+    given_lam = scipy.stats.poisson.pmf(N, lam)
+    seen = [
+        np.prod([scipy.stats.binom.pmf(k, N[:, None], p) for k in row], axis=0) for row in ((3, 2), (1, 2))
+    ]
+    of_sites = [given_lam @ s for s in seen]  # (lam, p)
+    prior = scipy.stats.gamma.pdf(lam, 3) * scipy.stats.beta.pdf(p, 2, 2)
+    w = prior * of_sites[0] * of_sites[1]
+    counts = [
+        prior * (given_lam @ (N[:, None] * s)) * other for s, other in zip(seen, of_sites[::-1], strict=True)
+    ]
+    return {"lam": (w * lam).sum() / w.sum(), "p": (w * p).sum() / w.sum(), "N": np.mean(counts) / np.mean(w)}
+
+
+def means_of_occupancy():
+    """The same of `occupancy`, of whose sites two were seen, once and twice."""
+    psi, p = np.linspace(0.0025, 0.9975, 200)[:, None], np.linspace(0.0025, 0.9975, 200)
+    missed = psi * (1 - p) ** 2
+    w = 2 * p * psi * p * (1 - p) * psi * p**2 * (missed + 1 - psi) ** 2
+    there = (2 + 2 * missed / (missed + 1 - psi)) / 4
+    return {name: (w * v).sum() / w.sum() for name, v in (("psi", psi), ("p", p), ("z", there))}
+
+
+@pytest.mark.slow
+def test_draws_of_pm_sample_have_the_means_of_the_posterior_and_mix_well():
+    """Without the sum a draw of `lam` is worth 0.04 independent ones."""
+    model, _ = counts()
+    with model:
+        step = pmd.CollapsedNUTS()
+        tree = pm.sample(2000, tune=500, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+    check_means(tree["posterior"], means_of_counts())
+    assert float(az.ess(tree["posterior"]["lam"].to_numpy())) > 0.15 * 4000
+
+
+@pytest.mark.slow
+def test_draws_of_pmd_sample_have_the_means_of_the_posterior():
+    model, _ = occupancy()
+    tree = pmd.sample(2000, tune=500, chains=4, model=model, collapse=True, random_seed=1, **QUIET)
+    check_means(tree["posterior"], means_of_occupancy())
+
+
+def check_means(posterior, means):
+    assert set(means) == set(posterior.data_vars) - {"occupied"}
+    for name, mean in means.items():
+        draws = posterior[name].to_numpy().astype(float)
+        draws = draws.reshape(*draws.shape[:2], -1).mean(-1)
+        assert abs(draws.mean() - mean) < 4 * float(az.mcse(draws)), name
+
+
+# ---------------------------------------------------------------- bad input
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [

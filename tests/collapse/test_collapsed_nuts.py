@@ -1,6 +1,5 @@
 """`CollapsedNUTS` in `pm.sample`."""
 
-import arviz as az
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -11,42 +10,47 @@ import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.stretches import FarOut
 from tests.collapse.models import counts, labels, occupancy, open_population
-from tests.collapse.test_collapsed import logps
+from tests.collapse.transitions import logps
 from tests.tools.running import FAST, QUIET, lp_of
 
-pytestmark = pytest.mark.shares_programs
+# NUTS itself is tested elsewhere
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 RUN = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 
 
+def check(model, logp, point, stats):
+    """A draw has the log density that is recorded, and the types of the model's initial point."""
+    assert stats["model_logp"] == pytest.approx(float(logp(point)), rel=1e-6)
+    assert {name: (v.shape, v.dtype) for name, v in point.items()} == {
+        name: (np.shape(v), np.asarray(v).dtype) for name, v in model.initial_point().items()
+    }
+
+
 @pytest.mark.slow
 def test_a_draw_has_the_log_density_that_is_recorded():
-    for build in (labels, counts, open_population):
-        model, _ = build()
-        logp = model.compile_logp(mode="FAST_COMPILE")
-        with model:
-            step = pmd.CollapsedNUTS()
-        step.setup_chain(np.random.default_rng(1), tune=3, draws=3)
-        point = model.initial_point()
-        for n in range(6):
-            if n == 3:
-                step.stop_tuning()
-            point, (stats,) = step.step(point)
-            assert stats["model_logp"] == pytest.approx(float(logp(point)), rel=1e-6)
-            assert {name: (v.shape, v.dtype) for name, v in point.items()} == {
-                name: (np.shape(v), np.asarray(v).dtype) for name, v in model.initial_point().items()
-            }
+    model, _ = open_population()
+    logp, point = model.compile_logp(mode="FAST_COMPILE"), model.initial_point()
+    with model:
+        step = pmd.CollapsedNUTS()
+    step.setup_chain(np.random.default_rng(1), tune=3, draws=3)
+    for n in range(6):
+        if n == 3:
+            step.stop_tuning()
+        point, (stats,) = step.step(point)
+        check(model, logp, point, stats)
 
 
 @pytest.mark.slow
 def test_it_steps_before_a_chain_is_announced():
     model, _ = labels()
-    step, point = pmd.CollapsedNUTS(model=model, rng=1), model.initial_point()
+    logp, point = model.compile_logp(mode="FAST_COMPILE"), model.initial_point()
+    step = pmd.CollapsedNUTS(model=model, rng=1)
     for n in range(30):
         if n == 20:
             step.stop_tuning()
         point, (stats,) = step.step(point)
-    assert np.isfinite(stats["model_logp"])
+    check(model, logp, point, stats)
 
 
 @pytest.mark.slow
@@ -61,20 +65,6 @@ def test_another_step_for_its_discrete_variables_is_noticed(caplog):
             point = {**point, name: 1 - point[name]}
     said = [r.getMessage() for r in caplog.records if "two steps" in r.getMessage()]
     assert [line.partition(" to two steps")[0] for line in said] == [f"CollapsedNUTS: {name!r} belongs"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("build", [counts, occupancy])
-def test_draws_agree_with_those_of_other_steps(build):
-    model, _ = build()
-    with model:
-        collapsed = pm.sample(2000, step=pmd.CollapsedNUTS(), **RUN)
-    other = pmd.sample(8000, model=model, random_seed=2, **QUIET)
-    for name in (v.name for v in model.free_RVs):
-        a, b = (np.asarray(d["posterior"][name], float) for d in (collapsed, other))
-        a, b = (v.reshape(*v.shape[:2], -1).mean(-1) for v in (a, b))
-        error = np.hypot(*(float(az.mcse(v)) for v in (a, b)))
-        assert abs(a.mean() - b.mean()) < 4 * error, name
 
 
 def test_it_stands_beside_other_steps():

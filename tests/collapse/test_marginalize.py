@@ -17,7 +17,7 @@ from tests.collapse.models import MODELS, TRUNCATED, Y, counts, labels, occupanc
 from tests.tools.running import saved_and_loaded
 from tests.tools.statistics import g_test
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("interpreted_sums")]
 
 
 def as_tree(posterior):
@@ -166,6 +166,7 @@ def test_pymc_samples_the_model_and_draws_come_back(caplog, tmp_path):
             progressbar=False,
             compute_convergence_checks=False,
         )
+    caplog.clear()
     with caplog.at_level(logging.WARNING, logger="pymc.discrete"):
         both = pmd.recover(saved_and_loaded(idata, tmp_path), model, random_seed=2)
     assert not caplog.records

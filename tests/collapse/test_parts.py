@@ -19,7 +19,8 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import Kept
 from pymc_discrete.sampling.division import steps_of
 from tests.collapse.models import cycles, ordered_changes, thinned
-from tests.collapse.test_collapsed import after_transitions, logps
+from tests.collapse.transitions import after_transitions, logps_at, run_of_block, starts_of
+from tests.tools.interpreted import interpreted
 from tests.tools.running import QUIET, lp_of
 
 pytestmark = pytest.mark.shares_programs
@@ -129,13 +130,14 @@ def test_a_sum_over_a_part_is_that_over_its_states(build, in_parts, monkeypatch)
             point = {n: start[n] + 0.1 * q for n in names} | summed.density.numbers
             return sums.total_draw_and_probabilities(jax.random.key(0), summed.context(point), stretches)
 
-        together = jax.jit(jax.value_and_grad(together))
-        every = jax.jit(lambda q, states: jax.vmap(lambda x: jax.value_and_grad(at)(q, x))(states))
-        drawn, probabilities = jax.jit(summed.drawn_stretches), jax.jit(probabilities)
+        together = interpreted(jax.value_and_grad(together))
+        every = interpreted(lambda q, states: jax.vmap(lambda x: jax.value_and_grad(at)(q, x))(states))
+        drawn = interpreted(lambda n, *args: summed.drawn_stretches(jax.random.key(n), *args))
+        probabilities = interpreted(probabilities)
         for n in range(len(sums.parts)):
-            key = jax.random.key(n)
-            while int((stretches := np.asarray(drawn(key, x0, x0 + r.normal(size=space.d))))[-1]) != n:
-                key = jax.random.split(key)[0]
+            seed = 100 * n
+            while int((stretches := drawn(seed, x0, x0 + r.normal(size=space.d)))[-1]) != n:
+                seed += 1
             inside = sums.parts[n]
             values, doublings = map(np.asarray, sums.summed_values(stretches))
             values = np.where(inside[:, None], values, x0[:, None])
@@ -224,7 +226,7 @@ def deviations(kind, seed=1, chains=4000):
     """
     build, prior, score, name, exact = TIED[kind]
     starts = prior(np.random.default_rng(seed), chains)
-    after = after_transitions(build(), starts, transitions=3, seed=seed)
+    after, _ = after_transitions(build(), starts, seed=seed)
     moved = [np.mean(after[n] != starts[n]) for n in starts]
     assert min(moved) > 0.1
     scores = score(after)
@@ -260,9 +262,9 @@ def after_moves(in_part):
             return summed.context({"theta": theta} | density.numbers)
 
         def over(function, *of):
-            return np.asarray(
-                jax.jit(lambda: jax.vmap(lambda t: jax.vmap(lambda *a: function(t, *a))(*of))(grid))()
-            )
+            return interpreted(
+                lambda grid, *of: jax.vmap(lambda t: jax.vmap(lambda *a: function(t, *a))(*of))(grid)
+            )(grid, *of)
 
         joint = prior + over(lambda t, x: density.logdensity(x, context(t)), states)
         joint = np.exp(joint - np.logaddexp.reduce(joint, axis=None))  # (theta, x)
@@ -311,17 +313,15 @@ def test_a_graph_that_is_too_wide_is_summed_out_in_parts(caplog):
     assert sum(r.getMessage().startswith(line) for r in caplog.records) == 1
 
 
-@pytest.mark.slow
 def test_sites_that_were_in_no_part_have_no_probabilities(in_parts, caplog):
     caplog.set_level("INFO", "pymc.discrete")
     model, _ = cycles()
-    idata = pmd.sample(1, tune=2, chains=1, model=model, collapse=True, random_seed=1, **QUIET)
-    unknown = 0
+    block, _, _, states = run_of_block(model, starts_of(model, chains=2), transitions=1)
+    probabilities, unknown = block.groups(states, {}, {})["probabilities"], 0
     for name in (v.name for v in model.discrete_value_vars):
-        p = idata["probabilities"][name].transpose("chain", ..., f"{name} value").to_numpy()
-        total = p.sum(-1)
+        total = probabilities[name].transpose("chain", ..., f"{name} value").to_numpy().sum(-1)
         assert (np.isnan(total) | np.isclose(total, 1.0)).all()
-        unknown += np.isnan(total).sum()
+        unknown += np.isnan(total).any(0).sum()
     (said,) = [r.getMessage() for r in caplog.records if "has nan" in r.getMessage()]
     assert f"has nan for {unknown} of the" in said
     assert unknown > 0
@@ -344,15 +344,14 @@ def test_interactions_of_too_many_are_refused():
         pmd.CollapsedNUTS()
 
 
-@pytest.mark.slow
-def test_draws_have_the_log_density_that_is_recorded(in_parts):
+def test_a_draw_has_the_log_density_that_is_recorded(in_parts):
     model, _ = cycles()
-    idata = pmd.sample(4, tune=20, chains=2, model=model, collapse=True, random_seed=1, **QUIET)
-    np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
+    after, lp = after_transitions(model, starts_of(model))
+    np.testing.assert_allclose(lp, logps_at(model, after), rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_posterior_of_pmd_sample_against_all_states(in_parts):
+def test_posterior_of_pmd_sample_against_all_states(in_parts, walks):
     model, mean, p = image()
     idata = pmd.sample(2000, chains=4, model=model, collapse=["x"], random_seed=2, **QUIET)
     check_image(idata, mean, p)
@@ -363,7 +362,7 @@ def test_posterior_of_pmd_sample_against_all_states(in_parts):
 
 
 @pytest.mark.slow
-def test_posterior_of_pm_sample_against_all_states(in_parts):
+def test_posterior_of_pm_sample_against_all_states(in_parts, walks):
     model, mean, p = image()
     with model:
         step = pmd.CollapsedNUTS()

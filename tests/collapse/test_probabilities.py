@@ -14,7 +14,7 @@ from pymc_discrete.collapse.probabilities import on_one_axis
 from tests.collapse.models import counts, occupancy
 from tests.tools.running import QUIET, assert_same_draws, stop_after
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("interpreted_sums")]
 
 
 def bounds_by_site():
@@ -45,24 +45,24 @@ def test_each_site_has_the_probabilities_of_its_own_values():
 
 
 @pytest.mark.slow
-def test_the_running_mean_is_that_of_the_draws_with_thin_and_after_a_restart(tmp_path):
+def test_the_running_mean_is_that_of_the_draws_with_thin_and_after_a_restart(walks, tmp_path):
     model, _ = occupancy()
-    options = {"tune": 40, "chains": 3, "model": model, "collapse": True, "random_seed": 4, **QUIET}
-    idata = pmd.sample(60, **options)
+    options = {"tune": 20, "chains": 3, "model": model, "collapse": True, "random_seed": 4, **QUIET}
+    idata = pmd.sample(24, **options)
     p = idata["probabilities"]["z"]
     assert p.dims == ("chain", "site", "z value")
     assert list(p.coords["site"].values) == list("abcd")
     # the same theta, and the sums of single draws
     np.testing.assert_allclose(p, pmd.recover(idata, model)["probabilities"]["z"], atol=1e-12)
     # draws that are not kept count too
-    thinned = pmd.sample(20, thin=3, var_names=["psi"], **options)
+    thinned = pmd.sample(8, thin=3, var_names=["psi"], **options)
     np.testing.assert_array_equal(p, thinned["probabilities"]["z"])
     with pytest.raises(ValueError, match="cut off"):
-        pmd.sample(60, chunk=20, checkpoint=tmp_path, callback=stop_after(20), **options)
-    resumed = pmd.sample(60, chunk=20, checkpoint=tmp_path, **options)
+        pmd.sample(24, chunk=8, checkpoint=tmp_path, callback=stop_after(8), **options)
+    resumed = pmd.sample(24, chunk=8, checkpoint=tmp_path, **options)
     assert_same_draws(idata, resumed)
     np.testing.assert_array_equal(p, resumed["probabilities"]["z"])
-    again = pmd.sample(60, chunk=20, checkpoint=tmp_path, **options)
+    again = pmd.sample(24, chunk=8, checkpoint=tmp_path, **options)
     np.testing.assert_array_equal(p, again["probabilities"]["z"])
 
 
@@ -97,7 +97,7 @@ def test_values_of_different_sites_on_one_axis():
 
 
 @pytest.mark.slow
-def test_probabilities_of_counts_without_a_bound_are_right_and_vary_less_than_counted_draws():
+def test_probabilities_of_counts_without_a_bound_are_right_and_vary_less_than_counted_draws(walks):
     with pm.Model() as model:  # N is negative binomial
         pm.Poisson("N", pm.Gamma("lam", 3, 0.5), shape=2)
     idata = pmd.sample(2000, tune=500, chains=8, model=model, collapse=True, random_seed=3, **QUIET)

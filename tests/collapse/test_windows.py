@@ -14,12 +14,17 @@ from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
 from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.space.space import Space
-from tests.collapse.test_collapsed import after_transitions, logps
+from tests.collapse.transitions import after_transitions, logps_at, starts_of
 from tests.tools.interpreted import interpreted
-from tests.tools.running import QUIET, lp_of
+from tests.tools.running import QUIET
 from tests.tools.statistics import p_of_pairs
 
 pytestmark = pytest.mark.shares_programs
+
+
+def without_stretches(monkeypatch):
+    """Never draw over stretches, by which chains leave windows."""
+    monkeypatch.setattr(Collapsed, "_drawn_again", lambda self, key, context, x, usual: x)
 
 
 def without_data(by_head=False):
@@ -73,10 +78,10 @@ def from_the_prior(by_head, chains, seed=1):
     return {"lam_log__": np.log(lam), "N": N, "alive": alive, "new": new, "later": later}
 
 
-def smallest_p_value(by_head, chains=20_000):
+def smallest_p_value(by_head, chains=8000):
     """Of tests that points from the prior are from the prior after transitions, too."""
     starts = from_the_prior(by_head, chains)
-    after = after_transitions(without_data(by_head), starts)
+    after, _ = after_transitions(without_data(by_head), starts)
     assert np.mean(starts["N"] != after["N"]) > 0.2
     lam, r = np.exp(after["lam_log__"])[:, None], np.random.default_rng(0)
     rates = {"N": lam, "alive": 0.6 * lam}
@@ -120,10 +125,10 @@ def bounded():
     return model
 
 
-def share_of_many_survivors(chains=2_000):
+def share_of_many_survivors(chains=1000):
     """Of chains that begin with none, that survivors are more than the window of a total, and its error."""
     starts = {name: np.zeros((chains, 2), int) for name in ("N", "alive", "new", "later")}
-    after = after_transitions(bounded(), {"lam_log__": np.zeros(chains), **starts}, transitions=40)
+    after, _ = after_transitions(bounded(), {"lam_log__": np.zeros(chains), **starts}, transitions=40)
     exact = np.mean([scipy.stats.binom.sf(3, n, 0.9) for n in range(10)])
     return (after["alive"][:, 0] >= 4).mean(), exact, np.sqrt(exact * (1 - exact) / chains)
 
@@ -143,7 +148,7 @@ def test_chains_reach_what_is_beyond_windows(monkeypatch):
 @pytest.mark.slow
 def test_without_stretches_they_would_not(monkeypatch):
     in_windows(monkeypatch)
-    monkeypatch.setattr(collapsed, "AGAIN", 0.0)
+    without_stretches(monkeypatch)
     share, exact, error = share_of_many_survivors()
     assert abs(share - exact) > 20 * error
 
@@ -172,6 +177,7 @@ def test_a_start_outside_of_the_support_is_named_as_it_is(value):
 @pytest.mark.slow
 def test_windows_that_are_wrong_are_noticed(monkeypatch):
     in_windows(monkeypatch)
+    without_stretches(monkeypatch)
     right = SumsInWindows._summed
     monkeypatch.setattr(SumsInWindows, "_summed", lambda self, x: right(self, x) | True)
     assert smallest_p_value(False) < 1e-6
@@ -180,25 +186,27 @@ def test_windows_that_are_wrong_are_noticed(monkeypatch):
 @pytest.mark.slow
 def test_totals_that_are_wrong_are_noticed(monkeypatch):
     in_windows(monkeypatch)
+    without_stretches(monkeypatch)
     monkeypatch.setattr(Space, "values_at", lambda self, x, xp=np: x)
     assert smallest_p_value(False) < 1e-6
 
 
-@pytest.mark.slow
-def test_the_draws_have_the_log_density_that_is_recorded(monkeypatch):
+def test_a_draw_has_the_log_density_that_is_recorded(monkeypatch):
+    """Also where a population begins beyond its window."""
     in_windows(monkeypatch)
-    model = observed()
-    idata = pmd.sample(50, tune=50, chains=2, model=model, collapse=True, random_seed=1, **QUIET)
-    np.testing.assert_allclose(lp_of(idata), logps(model, idata), atol=1e-4)
-    post = {name: draws.values for name, draws in idata.posterior.data_vars.items()}
-    assert (post["N_1"] == post["alive_1"] + post["new_1"]).all()
-    assert (post["N_1"] >= 4).any()  # beyond its window
-    assert "probabilities" not in idata.children
+    model = without_data()
+    starts = starts_of(model, chains=4)
+    starts["N"][2:, 0] += 12
+    after, lp = after_transitions(model, starts, transitions=2)
+    np.testing.assert_allclose(lp, logps_at(model, after), atol=1e-6)
+    beyond = (after["N"] >= 4) | (after["alive"] + after["new"] >= 4)
+    assert beyond.any()
+    assert not beyond.all()
+    assert not Collapsed.of(model, ["N", "alive", "new", "later"]).gives_probabilities
 
 
-@pytest.mark.slow
 def test_the_sum_is_that_over_all_states():
-    """Of a population with few states, each of which is summed by brute force."""
+    """Of two populations with few states, of each of which the sum is taken by brute force."""
     with pm.Model() as model:
         phi = pm.Beta("phi", 2, 2)
         N = pm.Binomial("N", 3, 0.6, shape=2)
@@ -208,16 +216,25 @@ def test_the_sum_is_that_over_all_states():
     assert set(made.density.totals) == {"new"}
     logp = model.compile_logp(mode="FAST_COMPILE", jacobian=False)
     point = {"phi_logodds__": np.array(0.3)}
-    states = np.array(list(np.ndindex(4, 4, 4, 4, 3, 3)))
-    each = [logp({**point, "N": s[:2], "alive": s[2:4], "new": s[4:]}) for s in states]
+
+    def at(first, second):
+        return logp(point | dict(zip(("N", "alive", "new"), np.transpose([first, second]), strict=True)))
+
+    # given phi they are independent: the sum is the product of those over one with the other at a state
+    state, states = (3, 2, 0), list(np.ndindex(4, 4, 3))
+    each = [
+        np.logaddexp.reduce([at(s, state) for s in states]),
+        np.logaddexp.reduce([at(state, s) for s in states]),
+    ]
     with model_settings():
         inputs = [np.asarray(i) for i in made.inputs({**point, **made.density.numbers})]
         got = interpreted(made.sums.logdensity_of)(inputs)
     prior = float(pm.logp(pm.Beta.dist(2, 2), 1 / (1 + np.exp(-0.3))).eval())
-    assert float(got) == pytest.approx(np.logaddexp.reduce(each) - prior, abs=1e-6)
+    assert float(got) == pytest.approx(sum(each) - at(state, state) - prior, abs=1e-6)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interpreted_sums")
 def test_sums_have_gradients_where_a_part_is_a_mixture():
     """PyMC's log density of a zero-inflated count has none below 0, where no total may take it."""
     with pm.Model() as model:

@@ -8,75 +8,56 @@ import numpy as np
 import pytest
 
 from pymc_discrete.engine.assembly import blocks_of
-from pymc_discrete.engine.nuts import NutsBlock
+from pymc_discrete.engine.block import TUNE
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.sampling.division import steps_of
-from tests.tools.interpreted import interpreted
+from tests.tools import interpreted as interpreter
 from tests.tools.running import lp_of
+from tests.tools.walk import walk
 
 NUTS = {"max_treedepth": 3, "dense": False, "pooled": False}
-STEPS, SCALE = 4, 0.8  # of the random walk
 FEW = 8  # chains whose transitions are interpreted; those of more are compiled
 
 
-def walk(nuts, key, t, point, state):
-    """As `NutsBlock.draw`, a few steps of Metropolis on the same density, and zeros as statistics.
-
-    They leave the same distribution as it is. Without the gradient and the tree of NUTS a chain is compiled in
-    half of the time or less.
-    """
-    density = nuts.density
-    others, start = density.others(point), density.ravel(point)
-
-    def step(n, carried):
-        """The first step stays, and finds the log density there: so its program is in the loop alone."""
-        q, logp = carried
-        key_of_step, key_of_coin = jax.random.split(jax.random.fold_in(key, n))
-        new = q + jnp.where(n == 0, 0.0, SCALE) * jax.random.normal(key_of_step, q.shape)
-        there = density.block(new, others)
-        accept = (n == 0) | (jnp.log(jax.random.uniform(key_of_coin)) < there - logp)
-        return jnp.where(accept, new, q), jnp.where(accept, there, logp)
-
-    q, logp = jax.lax.fori_loop(0, STEPS + 1, step, (start, jnp.asarray(-jnp.inf)))
-    stats = {name: jnp.zeros((), statistic.type) for name, statistic in nuts.stats.items()}
-    return density.joined(q, point), state, stats | {"lp": logp + density.rest(others)}
-
-
-@pytest.fixture
-def walks(monkeypatch):
-    """In `pmd.sample` and in steps that make draws ahead, the walk stands for NUTS."""
-    monkeypatch.setattr(NutsBlock, "draw", walk)
-
-
-def after_transitions(model, starts, transitions=3, seed=0, collapse=True, begins=False):
+def after_transitions(model, starts, transitions=3, seed=0):
     """The points of chains after transitions that do not tune, and the log densities that these record.
 
     Parameters
     ----------
     starts : {value variable: (chains, ...)}
-    begins : whether the first of them is the first of the chain
 
     Returns
     -------
     points : {value variable: (chains, ...)}
     lp : (chains,)
     """
+    return run_of_block(model, starts, transitions, seed)[1:3]
+
+
+def run_of_block(model, starts, transitions, seed=0, begins=False):
+    """As `after_transitions`; before these results the block, and after them its states.
+
+    Parameters
+    ----------
+    begins : whether the first of the transitions is the first of the chain
+    """
     with model_settings():
         point = model.initial_point()
-        steps, summed = steps_of(model, None, point, collapse)
+        steps, summed = steps_of(model, None, point, True)
         assert summed is not None
-        (block, *_), points = blocks_of(model, steps, point, 0, 0.8, NUTS, summed)
-        state = block.start({name: value[0] for name, value in starts.items()})
+        (block,), points = blocks_of(model, steps, point, 0, 0.8, NUTS, summed)
+        start = block.start({name: value[0] for name, value in starts.items()})
         block.nuts.draw, first = functools.partial(walk, block.nuts), 0 if begins else 10**6
 
         def chain(key, one):
             def move(n, carried):
-                values, _ = carried
-                at = {**values, **block.numbers, **block.settings}
-                new, _, stats = block.draw(jax.random.fold_in(key, n), n + first, at, state)
-                return {name: new[name] for name in values}, stats["lp"]
+                values, state, _ = carried
+                at = {**values, **block.numbers, TUNE: np.asarray(0)}
+                new, state, stats = block.draw(jax.random.fold_in(key, n), n + first, at, state)
+                return {name: new[name] for name in values}, state, stats["lp"]
 
-            return jax.lax.fori_loop(0, transitions, move, (one, jnp.asarray(0.0)))
+            state = jax.tree.map(jnp.asarray, start)
+            return jax.lax.fori_loop(0, transitions, move, (one, state, jnp.asarray(0.0)))
 
         chains = len(next(iter(starts.values())))
         packed = {name: np.asarray(value) for name, value in starts.items()}
@@ -87,8 +68,12 @@ def after_transitions(model, starts, transitions=3, seed=0, collapse=True, begin
             keys = jax.random.split(jax.random.key(seed), chains)
             return jax.lax.map(lambda one: chain(*one), (keys, packed))
 
-        ends, lp = (interpreted if chains <= FEW else jax.jit)(all_chains)(packed)
-        return points.unpacked(jax.tree.map(np.asarray, ends), 1), np.asarray(lp)
+        with pytest.MonkeyPatch.context() as patch:
+            # tables that loops hand on, as of logarithms of factorials, count as if loops computed them
+            patch.setattr(interpreter, "LARGEST", 10 * interpreter.LARGEST)
+            run = (interpreter.interpreted if chains <= FEW else jax.jit)(all_chains)
+            ends, states, lp = jax.tree.map(np.asarray, run(packed))
+        return block, points.unpacked(ends, 1), lp, states
 
 
 def logps_at(model, points):
