@@ -4,6 +4,15 @@ The stub `__init__.pyi` says where each public name is. A name is imported when 
 script waits only for the libraries that it needs (SPEC 1 of Scientific Python).
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from pymc_discrete.runtime.reuse import collection_paused
+
+_imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    with collection_paused():  # a fifth of the time that importing takes
+        return _imported(name)

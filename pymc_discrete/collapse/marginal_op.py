@@ -1,5 +1,6 @@
 """The PyTensor Op of a sum over discrete variables, which JAX computes."""
 
+import functools
 import warnings
 from collections.abc import Hashable
 from typing import Any
@@ -12,7 +13,6 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
-from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.model.identity import key_of_object
@@ -123,15 +123,27 @@ class SummedOut(Op):
     def __getstate__(self):
         return {**self.__dict__, "_compiled": None}
 
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        call_from_numba_quietly()
+
 
 @jax_funcify.register(SummedOut)
 def _(op, **_):
     return op.value_and_slopes
 
 
-@numba_funcify.register(SummedOut)
-def _(op, node=None, **options):
-    # PyTensor warns that Numba calls Python for this Op, which costs little beside the sum
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return generate_fallback_impl(op, node=node, **options)
+@functools.cache
+def call_from_numba_quietly() -> None:
+    """Let PyTensor compile this Op by Numba, its default, without a warning.
+
+    The warning says that Numba calls Python for the Op, which costs little beside the sum. This is done where
+    a model with the Op is given to PyMC, since to import Numba takes a third of the time that PyMC takes.
+    """
+    from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
+
+    @numba_funcify.register(SummedOut)
+    def _(op, node=None, **options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return generate_fallback_impl(op, node=node, **options)

@@ -17,7 +17,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.type import TensorType
 
-from pymc_discrete.collapse.marginal_op import SummedOut
+from pymc_discrete.collapse.marginal_op import SummedOut, call_from_numba_quietly
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import density_of
@@ -86,6 +86,7 @@ def marginalize(
     plain = without_transforms(model)
     density = density_to_sum(plain, names, truncate)
     refuse_unbounded(density, plain)
+    call_from_numba_quietly()
     with model_settings():
         kept = without(model, density, Sums(density, shared=True), name)
     if truncate:

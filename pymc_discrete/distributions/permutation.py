@@ -1,6 +1,7 @@
 r"""A distribution of permutations: uniform, or weighted by which value stands in which place."""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorVariable
-from scipy.optimize import linear_sum_assignment
-from scipy.special import gammaln, softmax
 
 LARGEST_DRAWN = 16  # the longest weighted permutations that can be drawn from their distribution
 
@@ -69,6 +68,8 @@ def drawn_permutation(rng: np.random.Generator, weights: np.ndarray) -> list[int
     ----------
     weights : (n, n) nats
     """
+    from scipy.special import softmax  # slow to import, and not needed while sampling
+
     n = len(weights)
     rest, used, order = log_sums(np.asarray(weights, float).tobytes(), n), 0, []
     for place in range(n):
@@ -122,7 +123,7 @@ class UniformPermutation(Discrete):
     def logp(value, n):
         length = value.type.shape[-1]
         length = int(constant_value(n).flat[0]) if length is None else length
-        return unless_invalid(value, length, -gammaln(length + 1.0))
+        return unless_invalid(value, length, -math.lgamma(length + 1.0))
 
 
 class WeightedPermutation(Discrete):
@@ -136,6 +137,8 @@ class WeightedPermutation(Discrete):
         return super().dist([weights], **options)
 
     def support_point(rv, size, weights):
+        from scipy.optimize import linear_sum_assignment  # slow to import, and needed by few models
+
         given = constant_value(weights)
         flat = given.reshape(-1, *given.shape[-2:])
         # the most probable permutation

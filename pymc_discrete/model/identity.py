@@ -38,7 +38,6 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 import pymc as pm
-import scipy.special
 from pymc.logprob.abstract import _icdf, _logcdf, _logprob
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
@@ -429,8 +428,8 @@ class Walk:
             return self.all("builtin", of, thing.__name__)
         if isinstance(thing, np.ufunc):
             name = getattr(thing, "__name__", "")
-            for library in (np, scipy.special):
-                if getattr(library, name, None) is thing:
+            for library in (np, sys.modules.get("scipy.special")):
+                if library is not None and getattr(library, name, None) is thing:
                     return self.all("ufunc", library.__name__, name)
             return self._not_seen(f"the universal function {thing!r}")
         if isinstance(thing, list | tuple | deque):  # and subclasses, whose attributes count

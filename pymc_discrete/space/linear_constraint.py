@@ -6,8 +6,6 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, milp
-from scipy.optimize import LinearConstraint as Rows
 from scipy.sparse import coo_matrix, csr_matrix, hstack, identity
 from scipy.sparse.csgraph import connected_components
 
@@ -407,14 +405,16 @@ def solution(
     objective : (n,) float, the coefficients of what is made small
     near : (n,) int, values from which the sum of the distances is made small besides
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import, and needed by few models
+
     n, equations = len(lower), csr_matrix(matrix.astype(float))
     low, high = in_floats(lower, upper)
-    rows = [Rows(equations, totals, totals)]
+    rows = [LinearConstraint(equations, totals, totals)]
     if near is not None:  # n more unknowns d, the distances from `near`: x - d <= near and x + d >= near
         one = identity(n, format="csr")
-        rows = [Rows(hstack([equations, csr_matrix(equations.shape)]), totals, totals)]
-        rows.append(Rows(hstack([one, -one]), -np.inf, near))
-        rows.append(Rows(hstack([one, one]), near, np.inf))
+        rows = [LinearConstraint(hstack([equations, csr_matrix(equations.shape)]), totals, totals)]
+        rows.append(LinearConstraint(hstack([one, -one]), -np.inf, near))
+        rows.append(LinearConstraint(hstack([one, one]), near, np.inf))
         objective = np.concatenate([objective, np.ones(n)])
         low, high = np.concatenate([low, np.zeros(n)]), np.concatenate([high, np.full(n, np.inf)])
     result = milp(

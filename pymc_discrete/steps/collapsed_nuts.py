@@ -15,6 +15,7 @@ from pymc.exceptions import SamplingError
 from pymc.util import get_random_generator
 
 from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
+from pymc_discrete.collapse.marginal_op import call_from_numba_quietly
 from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels.random import key_of_words
@@ -159,6 +160,7 @@ class CollapsedNUTS(NutsInJax):
     def _function_of(self, names: list[str]) -> LogpAndGradient:
         rest = {name: value for name, value in self._point().items() if name not in self.summed}
         rest[STRETCH_VARIABLE] = np.zeros(self.collapsed.sums.places, np.int64)
+        call_from_numba_quietly()
         return LogpAndGradient(*ContinuousDensity.of(self.collapsed.model, names, rest))
 
     @functools.cached_property

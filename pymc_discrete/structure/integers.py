@@ -10,7 +10,6 @@ from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
-from scipy.special import gammaln
 
 TABLE = 4096  # entries of the table of log Gamma
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -21,6 +20,8 @@ def log_gamma(n):
 
     Where all of them are less than `TABLE`, they are looked up: computing log Gamma costs ten times as much.
     """
+    from scipy.special import gammaln  # slow to import, and not needed by most models
+
     n = jnp.asarray(n, int)
     table = gammaln(np.arange(TABLE))
 
@@ -54,6 +55,8 @@ class IntegerLogGamma(Op):
         return Apply(self, [n], [TensorType(self.dtype, shape=n.type.shape)()])
 
     def perform(self, node, inputs, outputs):
+        from scipy.special import gammaln
+
         outputs[0][0] = np.asarray(gammaln(inputs[0]), self.dtype)
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from pymc.blocking import PointType
-from scipy.special import logsumexp
 
 from pymc_discrete.diagnostics.thresholds import EQUAL_ODDS, EQUAL_ODDS_SHARE, POSSIBLE_IN_ONE_OF
 from pymc_discrete.differences.density import ModelDensity
@@ -149,7 +148,7 @@ def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> 
             moves[n] = (chosen[:, None], (x[start + chosen][:, None] + steps)[..., None])
     p = np.zeros(of.space.d)
     for n, d in target.differences_jointly(x, moves).items():
-        log_odds = logsumexp(np.asarray(d, float), axis=1)
+        log_odds = np.logaddexp.reduce(np.asarray(d, float), axis=1)
         p[of.space.starts[n] + moves[n][0][:, 0]] = np.exp(log_odds - np.logaddexp(0.0, log_odds))
     return p
 

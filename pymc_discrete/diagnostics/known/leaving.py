@@ -12,7 +12,6 @@ import numpy as np
 import pymc as pm
 from pymc.blocking import PointType
 from pytensor.tensor.random.op import RandomVariable
-from scipy.special import logsumexp
 
 from pymc_discrete.diagnostics.known.held import Conditionals, Held, held, outside_of
 from pymc_discrete.diagnostics.thresholds import HARDLY_MOVES, IMPROBABLE
@@ -219,5 +218,5 @@ def another_value(x: np.ndarray, target: Target) -> np.ndarray:
 
 def chance(differences: np.ndarray) -> np.ndarray:
     """(n,) float, the probability of any of the other values, with `differences` (n, K) in nats to them."""
-    log_odds = logsumexp(differences, axis=1)
+    log_odds = np.logaddexp.reduce(differences, axis=1)
     return np.exp(log_odds - np.logaddexp(0.0, log_odds))

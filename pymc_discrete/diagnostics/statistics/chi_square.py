@@ -3,7 +3,6 @@
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import chdtrc
 
 from pymc_discrete.diagnostics.draws import Counts, counted, counts_of_values, per_element
 from pymc_discrete.diagnostics.statistics.effective import autocovariance, first_not_positive
@@ -124,6 +123,8 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
     ----------
     group : (sites, V) int, the category of each value of the batch
     """
+    from scipy.special import chdtrc  # slow to import, and not needed while sampling
+
     values = counted(x).values
     categories = np.empty(x.shape, np.int8)
     for i in range(len(x)):
