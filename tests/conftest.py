@@ -23,6 +23,7 @@ from tests.parts import not_changed
 # in half the time, and what several tests, processes or runs compile is compiled once: JAX finds it by the
 # versions, the settings and the program.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ["PYMC_DISCRETE_CACHE"] = "off"  # what one test compiles is not loaded by another
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     cache = platformdirs.user_cache_path("pymc-discrete") / f"tests-{processor()}"
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)

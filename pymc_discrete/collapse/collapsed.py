@@ -139,7 +139,7 @@ class Collapsed:
             read = [i for i, v in zip(node.inputs, others, strict=False) if not isinstance(v, Number)]
             self._values = [v for v in self.model.value_vars if v.name != STRETCH_VARIABLE]
             read = self.model.replace_rvs_by_values(read)
-            self._read = jaxify(self._values, read)
+            self._graphs_read, self._read = read, jaxify(self._values, read)
             self._key = (
                 self.sums,
                 self.in_stretches,
@@ -153,6 +153,13 @@ class Collapsed:
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it computes; see `model.identity`."""
+        sums = [[type(s), s.counts, s.shared, s.places] for s in (self.sums, self.in_stretches)]
+        read = [self._values, self._graphs_read]
+        return [self.density, sums, self.windows and self.windows.first, self.stretched, self.far, read]
 
     @classmethod
     def of(cls, model: pm.Model, names: Sequence[str], length: int | None = None) -> "Collapsed":

@@ -40,11 +40,11 @@ class SumsInWindows(Sums):
     def __init__(
         self, density: ModelDensity, counts: np.ndarray, first: np.ndarray, most: float = MOST_ENTRIES
     ):
-        self._first = first
+        self.first = first
         super().__init__(density, counts, most, shared=True)
 
     def _sparse(self) -> Sparse:
-        return Sparse(self.density, self.counts, self._first, shared=True)
+        return Sparse(self.density, self.counts, self.first, shared=True)
 
     @cached_property
     def repeats(self) -> None:

@@ -108,9 +108,17 @@ class ContinuousDensity(CompiledMethods):
         rest = pt.add(pt.constant(0.0), *self.untouched.in_jax)
         self._inputs = [*self.graph.values, *self.graph.others]
         self._total, self._rest = jaxify(self._inputs, [self._sum]), jaxify(self.graph.others, [rest])
+        self._rest_graph = rest
         self._shapes = [np.shape(point[v.name]) for v in self.graph.values]
         self._ends = np.cumsum([np.prod(s, dtype=int) for s in self._shapes])
         self.size = int(self._ends[-1])
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it computes; see `model.identity`."""
+        graphs = [self._inputs, self._sum, self._gradient, self._rest_graph, *self._terms]
+        of_values = [self.graph.groups[v] for v in self.graph.values]
+        return [graphs, of_values, self._shapes, self.graph.integral, width_of_models()]
 
     @classmethod
     def of(

@@ -73,6 +73,7 @@ class ModelDensity(SumOfParts):
     ):
         super().__init__()
         self.names, self.totals = block.names, block.totals
+        self._asked = [differences, window, join, *integrate, *whole]
         each = block.space(window)
         written = block.model if structure is None else with_numbers(block.model, structure)
         self.graph = block.graph(written, each, join)
@@ -101,6 +102,16 @@ class ModelDensity(SumOfParts):
         names = {str(v.name) for v in self.graph.others if isinstance(v, Number)}
         self.numbers = {name: value for name, value in numbers.items() if name in names}
         self.start = {name: np.array(value) for name, value in point.items()}
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it computes; see `model.identity`."""
+        graph = self.graph
+        graphs = [graph.values, graph.others, *graph.terms, *self.untouched.in_jax]
+        groups = [graph.groups[v] for v in [*graph.values, *graph.others]]
+        shapes = [np.shape(value) for value in graph.start.values()]
+        made_of = [groups, shapes, graph.integral, self.space, self.totals]
+        return [graphs, made_of, self._asked, self.width_of_jax, width_of_models()]
 
     def for_model(
         self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]

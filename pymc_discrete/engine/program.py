@@ -17,6 +17,8 @@ from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.kernels.random import key_of, key_of_words
+from pymc_discrete.model.identity import NotComparable, lasting_key
+from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compiling import announced
 from pymc_discrete.runtime.jax_settings import SELDOM, jitted
 from pymc_discrete.runtime.model_settings import model_settings
@@ -112,7 +114,23 @@ class Program:
         settings = tuple(getattr(jax.config, name) for name in SETTINGS)
         # equal for programs that compute the same
         self.key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings)
-        self._compiled = _kept.get(self.key, lambda: Compiled(self))
+        self._compiled = _kept.get(self.key, lambda: Compiled(self, self.lasting_name()))
+
+    def lasting_name(self) -> str | None:
+        """What distinguishes its functions from all others, in any process, but for shapes of arguments.
+
+        None where something cannot be compared with that of another process, such as an open file, and where
+        the devices are no CPU of this process.
+        """
+        if self.together or jax.process_count() > 1:
+            return None
+        recorder, blocks, devices, settings = self.key
+        options = [[b.described(), b.options(), b.space, [*b.stats], list(b.numbers)] for b in self.blocks]
+        run = [len(devices), [*map(str, settings)], self.points.vectors]
+        try:
+            return lasting_key([programs_on_disk.environment(), recorder, blocks, options, run])
+        except NotComparable:
+            return None
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
         """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
@@ -259,9 +277,11 @@ class Compiled:
     Parameters
     ----------
     program : the program, or another one that does the same
+    name : as `Program.lasting_name` gives it; None where nothing is kept on disk
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, name: str | None):
+        self._name, self._devices = name, [*program.mesh.devices.flat]
         self._blocks = "; ".join(b.named() for b in program.blocks)
         spread = jax.sharding.NamedSharding(program.mesh, CHAINS)
         self._functions = {
@@ -279,7 +299,8 @@ class Compiled:
     def begin(self, function: str, args: tuple[Any, ...], static: dict[str, Any]) -> Future[Callable]:
         """Begin to compile a function for arguments of these shapes, unless that has begun before.
 
-        It is traced now, which Python does, and compiled in a thread, which XLA does beside Python.
+        It is traced now, which Python does, and compiled in a thread, which XLA does beside Python. One that
+        is on disk is not traced.
         """
         leaves, tree = jax.tree.flatten(args)
         key = (function, *static.items(), tree, *((np.shape(a), a.dtype) for a in leaves))
@@ -287,15 +308,30 @@ class Compiled:
             if key in self._executables:
                 return self._executables[key]
             what = f"{WORK[function]}: {self._blocks}"
-            with announced(what) as tracing, collection_paused():
-                traced = self._functions[function].lower(*args, **static)
+            of_key = f"{function} {static} {tree} {key[-len(leaves) :]}"
+            name = self._name and lasting_key([self._name, of_key])
+            on_disk = name and programs_on_disk.read(name)
+
+            def traced() -> Any:
+                with announced(what) as logged, collection_paused():
+                    return self._functions[function].lower(*args, **static), logged
+
+            now = None if on_disk else traced()
             future: Future[Callable] = Future()
             self._executables[key] = future
 
         def compile_it():
             try:
-                with model_settings(), announced(what, tracing):
-                    future.set_result(traced.compile())
+                with model_settings():
+                    program = on_disk and programs_on_disk.load(name, on_disk, self._devices)
+                    anew = False
+                    if not program:
+                        lowered, logged = now or traced()
+                        with announced(what, logged):
+                            program, anew = programs_on_disk.compiled(lowered)
+                    future.set_result(program)
+                    if name and anew:
+                        programs_on_disk.write(name, lowered, program)
             except BaseException as error:
                 del self._executables[key]
                 future.set_exception(error)

@@ -105,8 +105,15 @@ class Recorder:
         self._counts: set[str] = set()
         if not width_of_models():
             graphs = self._in_32_bits(model, inputs, graphs)
+        self._graphs = inputs, graphs
         self._compute = jaxify(inputs, graphs)
         self._bytes: int | None = None
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it computes; see `model.identity`."""
+        names = [self._names, self._inputs, self._whole, sorted(self._in_words)]
+        return [*self._graphs, *names, self._points.vectors, self._dtypes, width_of_models()]
 
     def _in_32_bits(self, model: pm.Model, inputs: list[Variable], graphs: list[Variable]) -> list[Variable]:
         """The outputs where integers have 32 bits: two words of each that may exceed them."""

@@ -315,7 +315,7 @@ class Walk:
 
     def _op(self, op: Op) -> bytes:
         kind: Any = type(op)
-        if kind.__module__.startswith("pymc_discrete.") and hasattr(kind, "identity"):
+        if says_what_it_is(kind):
             if self.lasting:
                 return self.all("own", kind, op.identity)
             self.own.append(op)
@@ -417,7 +417,9 @@ class Walk:
 
     # ------------------------------------------------------------ other objects
     def _other(self, thing: Any) -> bytes:
-        kind = type(thing)
+        kind: Any = type(thing)
+        if self.lasting and says_what_it_is(kind):
+            return self.all("own", kind, thing.identity)
         if is_named(thing):  # a function of a library that is not written in Python
             return self._name(thing)
         if isinstance(thing, MethodType):
@@ -488,6 +490,11 @@ def slots_of(kind: Any) -> list[tuple[str, MemberDescriptorType]]:
     """The attributes of a class's objects that are in no dictionary."""
     members = [item for c in kind.__mro__ for item in vars(c).items()]
     return [(name, slot) for name, slot in members if isinstance(slot, MemberDescriptorType)]
+
+
+def says_what_it_is(kind: Any) -> bool:
+    """Whether objects of a class of this package have an attribute `identity` with all that they compute."""
+    return kind.__module__.startswith("pymc_discrete.") and hasattr(kind, "identity")
 
 
 def computing(kind: type) -> list[Any]:

@@ -1,10 +1,12 @@
 """Keeps compiled programs on disk, so that a later process loads them instead of compiling them again.
 
-This is JAX's persistent compilation cache, in a folder of the user's cache (`platformdirs`). Files that were
-written first are deleted where the folder exceeds `LIMIT`. The environment variable PYMC_DISCRETE_CACHE names
-another folder, or is "off". Where a cache of JAX is configured already, nothing is changed.
+This is JAX's persistent compilation cache, in a folder of the user's cache (`platformdirs`), which
+`programs_on_disk` uses too. Files that were written first are deleted where the folder exceeds `LIMIT`. The
+environment variable PYMC_DISCRETE_CACHE names another folder, or is "off". Where a cache of JAX is configured
+already, JAX uses that one.
 """
 
+import functools
 import hashlib
 import logging
 import os
@@ -20,6 +22,7 @@ _log = logging.getLogger("pymc.discrete")
 
 SETTING = "PYMC_DISCRETE_CACHE"
 LIMIT = 2**30  # bytes
+ENDINGS = ("-cache", "-program")  # of the names of JAX's files, and of those of `programs_on_disk`
 SHORTEST_COMPILATION = 0.1  # seconds; a program that compiles faster is not written
 DEFAULT_SHORTEST = 1.0  # JAX's own value
 
@@ -45,26 +48,40 @@ def processor() -> str:
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:12]
 
 
-def use_disk_cache() -> None:
-    """Turn on JAX's cache on disk, unless the user has switched it off or has chosen a folder for it."""
+def usable_folder() -> Path | None:
+    """The folder for programs, if there may be any on disk."""
     path = folder()
-    if path is None or jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
-        return
+    return path if path and jax.config.jax_enable_compilation_cache and is_usable(path) else None
+
+
+@functools.cache
+def is_usable(path: Path) -> bool:
+    """Whether programs can be kept in a folder, and nobody else can write to it; a log says why not.
+
+    It is made if it does not exist, and what is too much in it is deleted.
+    """
     try:
-        # JAX runs the programs in this folder, so nobody else may write to it
+        # the programs in this folder are run, so nobody else may write to it
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if why := open_to_others(path):
             _log.warning(
                 f"No compiled programs are kept on disk: {why}, and programs that are there would be run. "
                 f"Mend that, or name another folder by {SETTING}."
             )
-            return
+            return False
         trim(path, LIMIT)
     except OSError as error:
         _log.debug(f"No compiled programs are kept on disk: {error}")
-        return
+        return False
     if not os.access(path, os.W_OK):
         _log.debug(f"No compiled programs are kept on disk: {path} is read-only.")
+        return False
+    return True
+
+
+def use_disk_cache() -> None:
+    """Turn on JAX's cache on disk, unless the user has switched it off or has chosen a folder for it."""
+    if jax.config.jax_compilation_cache_dir or (path := usable_folder()) is None:
         return
     jax.config.update("jax_compilation_cache_dir", str(path))
     if jax.config.jax_persistent_cache_min_compile_time_secs == DEFAULT_SHORTEST:
@@ -90,7 +107,9 @@ def open_to_others(path: Path) -> str:
 def trim(path: Path, limit: int) -> None:
     """Delete the files of a folder that were written first, until the rest has at most `limit` bytes."""
     files = []
-    for file in path.glob("*-cache"):  # beside them, XLA has a folder of its own where there is a GPU
+    for file in path.iterdir():
+        if not file.name.endswith(ENDINGS):  # XLA has a folder of its own there where there is a GPU
+            continue
         with suppress(OSError):  # another process may delete it
             status = file.stat()
             files.append((status.st_mtime, status.st_size, file))

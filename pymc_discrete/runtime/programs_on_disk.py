@@ -1,0 +1,161 @@
+"""Compiled programs on disk, under names that are known before the programs are traced.
+
+JAX's own cache finds a program by its text, and to trace and lower a program for that takes longer than to
+load what was compiled of it. Here a name says what the program is made of, see `Program.lasting_name`.
+"""
+
+import functools
+import hashlib
+import logging
+import os
+import pickle
+import platform
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.serialize_executable import deserialize_and_load, serialize
+from jax.extend.mlir import ir
+
+from pymc_discrete.runtime.compile_cache import ENDINGS, usable_folder
+
+_log = logging.getLogger("pymc.discrete")
+
+PACKAGE = Path(__file__).parents[1]
+LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor")
+# what a file begins with; then the checksum of the rest
+BEGIN = b"pymc-discrete program 1\n"
+CHECKSUM = 32  # bytes
+LAPACK = "lapack_"  # the names of LAPACK's functions begin so in a program
+
+
+@functools.cache
+def environment() -> tuple[str, ...]:
+    """What a program is compiled with: versions of libraries, this package's files, flags of XLA.
+
+    The files count because a developer changes them without another version.
+    """
+    found = [platform.python_version(), os.environ.get("XLA_FLAGS", "")]
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found.append(f"{name} {version(name)}")
+    for file in sorted(PACKAGE.rglob("*.py")):
+        status = file.stat()
+        found.append(f"{file.relative_to(PACKAGE)} {status.st_size} {status.st_mtime_ns}")
+    return tuple(found)
+
+
+class Hits(threading.local):
+    """How many programs JAX has found in its own cache, in this thread."""
+
+    number = 0
+
+
+_hits = Hits()
+
+
+def _count(event: str, **_: Any) -> None:
+    if event == "/jax/compilation_cache/cache_hits":
+        _hits.number += 1
+
+
+jax.monitoring.register_event_listener(_count)
+
+
+def compiled(lowered: jax.stages.Lowered) -> tuple[jax.stages.Compiled, bool]:
+    """A program, and whether it was compiled now, and not found in JAX's own cache.
+
+    What was found there cannot be written again: XLA leaves out functions of it.
+    """
+    before = _hits.number
+    result = lowered.compile()
+    return result, _hits.number == before
+
+
+def libraries_called(lowered: jax.stages.Lowered) -> set[str]:
+    """The names of functions outside of XLA that a program calls."""
+    found = set()
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name == "stablehlo.custom_call":
+            found.add(ir.StringAttr(operation.attributes["call_target_name"]).value)
+        return ir.WalkResult.ADVANCE
+
+    lowered.compiler_ir("stablehlo").operation.walk(visit)
+    return found
+
+
+def file_of(name: str) -> Path | None:
+    """The file for the program of a name; None if no programs are kept on disk."""
+    folder = usable_folder()
+    return folder and folder / f"{name}{ENDINGS[1]}"
+
+
+def read(name: str) -> bytes | None:
+    """What `write` has written for a name; None where there is nothing, or it is damaged."""
+    path = file_of(name)
+    if path is None:
+        return None
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    start = len(BEGIN) + CHECKSUM
+    given, kept = content[len(BEGIN) : start], content[start:]
+    if not content.startswith(BEGIN) or given != checksum(kept):
+        _log.debug(f"{path} is damaged, and is made anew.")
+        return None
+    return kept
+
+
+def load(name: str, kept: bytes, devices: Sequence[jax.Device]) -> Callable | None:
+    """The compiled program of what `read` gave; None where it cannot be used.
+
+    Parameters
+    ----------
+    devices : those that it was compiled for
+    """
+    try:
+        of, calls, executable, inputs, outputs = pickle.loads(kept)
+        if of == name:
+            if calls:  # JAX finds LAPACK's functions when it lowers a call of one
+                jax.jit(jax.lax.linalg.cholesky).lower(np.eye(1))
+            return deserialize_and_load(executable, inputs, outputs, execution_devices=devices)
+    except Exception as error:  # JAX says nothing of what may go wrong
+        _log.debug(f"The program {name} on disk cannot be used, and is made anew: {error!r}")
+    return None
+
+
+def write(name: str, lowered: jax.stages.Lowered, compiled: jax.stages.Compiled) -> None:
+    """Keep a compiled program under a name, where programs are kept and this one can be.
+
+    One that calls a function of Python, or of a library other than LAPACK, would crash another process.
+    """
+    path = file_of(name)
+    if path is None:
+        return
+    new = None
+    try:
+        calls = libraries_called(lowered)
+        if not all(call.startswith(LAPACK) for call in calls):
+            return
+        kept = pickle.dumps((name, calls, *serialize(compiled)))
+        # renamed at the end, so that another process finds the whole file or none
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            new = file.name
+            file.write(BEGIN + checksum(kept) + kept)
+        os.replace(new, path)
+    except Exception as error:  # a full disk, or a program that cannot be written
+        _log.debug(f"The program {name} is not kept on disk: {error!r}")
+        with suppress(OSError):
+            Path(new or path).unlink()
+
+
+def checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=CHECKSUM).digest()
