@@ -15,7 +15,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.differences.invariants import separated
 from pymc_discrete.integrals.integrate import integrated
-from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.model.identity import key_of_object, lasting_name
 from pymc_discrete.model.in_32_bits import narrowed
 from pymc_discrete.model.kept_for_models import KeptForModels
 from pymc_discrete.model.logp import logp_graph
@@ -119,6 +119,9 @@ class ContinuousDensity(CompiledMethods):
         graphs = [self._inputs, self._sum, self._gradient, self._rest_graph, *self._terms]
         of_values = [self.graph.groups[v] for v in self.graph.values]
         return [graphs, of_values, self._shapes, self.graph.integral, width_of_models()]
+
+    def lasting_name(self) -> str | None:
+        return lasting_name(type(self), self)
 
     @classmethod
     def of(

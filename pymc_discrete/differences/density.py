@@ -17,6 +17,7 @@ from pymc_discrete.differences.sum_of_parts import ContextOfModel, SumOfParts
 from pymc_discrete.integrals.integrate import integrated
 from pymc_discrete.integrals.integrated_out import IntegratedOut
 from pymc_discrete.model.described import DescribedBlock
+from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.model.in_32_bits import narrowed
 from pymc_discrete.model.structure_of_model import Structure, with_numbers
 from pymc_discrete.model.untouched import Untouched
@@ -112,6 +113,9 @@ class ModelDensity(SumOfParts):
         shapes = [np.shape(value) for value in graph.start.values()]
         made_of = [groups, shapes, graph.integral, self.space, self.totals]
         return [graphs, made_of, self._asked, self.width_of_jax, width_of_models()]
+
+    def lasting_name(self) -> str | None:
+        return lasting_name(type(self), self)
 
     def for_model(
         self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]

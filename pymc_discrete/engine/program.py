@@ -17,10 +17,10 @@ from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.kernels.random import key_of, key_of_words
-from pymc_discrete.model.identity import NotComparable, lasting_key
+from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compiling import announced
-from pymc_discrete.runtime.jax_settings import SELDOM, jitted
+from pymc_discrete.runtime.jax_settings import SELDOM, jitted, settings_now
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept, collection_paused
 
@@ -32,17 +32,6 @@ WORK = {
     "settle": "the moves of chains that are stuck",
     "pool": "the pooling of the chains' adaptation",
 }
-
-
-# JAX's settings that change what a program computes, besides those that `default_settings` fixes
-SETTINGS = (
-    "jax_enable_x64",
-    "jax_default_matmul_precision",
-    "jax_debug_nans",
-    "jax_debug_infs",
-    "jax_disable_jit",
-    "jax_default_device",
-)
 
 
 class ChainState(NamedTuple):
@@ -111,9 +100,8 @@ class Program:
         # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
         # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"
-        settings = tuple(getattr(jax.config, name) for name in SETTINGS)
         # equal for programs that compute the same
-        self.key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings)
+        self.key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings_now())
         self._compiled = _kept.get(self.key, lambda: Compiled(self, self.lasting_name()))
 
     def lasting_name(self) -> str | None:
@@ -124,13 +112,9 @@ class Program:
         """
         if self.together or jax.process_count() > 1:
             return None
-        recorder, blocks, devices, settings = self.key
+        recorder, blocks, devices, _ = self.key
         options = [[b.described(), b.options(), b.space, [*b.stats], list(b.numbers)] for b in self.blocks]
-        run = [len(devices), [*map(str, settings)], self.points.vectors]
-        try:
-            return lasting_key([programs_on_disk.environment(), recorder, blocks, options, run])
-        except NotComparable:
-            return None
+        return lasting_name(recorder, blocks, options, len(devices), self.points.vectors)
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
         """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
@@ -309,7 +293,7 @@ class Compiled:
                 return self._executables[key]
             what = f"{WORK[function]}: {self._blocks}"
             of_key = f"{function} {static} {tree} {key[-len(leaves) :]}"
-            name = self._name and lasting_key([self._name, of_key])
+            name = self._name and programs_on_disk.name_of(self._name, of_key)
             on_disk = name and programs_on_disk.read(name)
 
             def traced() -> Any:

@@ -47,6 +47,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
 from pytensor.graph.type import Type
 from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.misc.frozendict import frozendict
 from pytensor.scalar.basic import ScalarInnerGraphOp
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import CAReduce, Elemwise
@@ -54,6 +55,10 @@ from pytensor.tensor.optimize import ScipyWrapperOp
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 from scipy.sparse import issparse
+
+from pymc_discrete.runtime import programs_on_disk
+from pymc_discrete.runtime.compile_cache import usable_folder
+from pymc_discrete.runtime.jax_settings import settings_now
 
 # What Ops keep of their compilation, by the class that does so: it is no part of what they compute.
 FILLED_LATER: dict[type, set[str]] = {
@@ -71,6 +76,7 @@ FILLED_LATER: dict[type, set[str]] = {
     ScalarInnerGraphOp: {"_c_code", "_name", "_py_perform_fn", "inner_float16", "nodenames"},
     Scan: {"_fn", "t_call", "t_fn", "vector_outs", "vector_seqs"},
     ScipyWrapperOp: {"_fn_wrapped"},
+    frozendict: {"_hash"},
 }
 # attributes of classes and functions that Python makes, or that say nothing about what is computed
 NO_CONTENT = {
@@ -169,6 +175,19 @@ def lasting_key(thing: Any) -> str:
     if walk.unseen:
         raise NotComparable(walk.unseen[0])
     return digest.hex()
+
+
+def lasting_name(*things: Any) -> str | None:
+    """A name for what JAX compiles of these things as it is set, for `programs_on_disk`.
+
+    None where no programs are kept, or something cannot be compared with that of another process.
+    """
+    if usable_folder() is None:
+        return None
+    try:
+        return lasting_key([programs_on_disk.environment(), [*map(str, settings_now())], *things])
+    except NotComparable:
+        return None
 
 
 class Walk:
@@ -436,7 +455,7 @@ class Walk:
             return self._not_seen(f"the universal function {thing!r}")
         if isinstance(thing, list | tuple | deque):  # and subclasses, whose attributes count
             return self.all("sequence", kind, self._attributes(thing), *thing)
-        if isinstance(thing, dict | MappingProxyType):
+        if isinstance(thing, dict | MappingProxyType | frozendict):
             items = [x for item in thing.items() for x in item]
             return self.all("dictionary", kind, self._attributes(thing), *items)
         if isinstance(thing, set | frozenset):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pymc_discrete.runtime.jax_settings import REPEATED, jitted
+from pymc_discrete.runtime.programs_on_disk import KeptOnDisk
 
 
 class CompiledMethods:
@@ -35,8 +36,14 @@ class CompiledMethods:
         """How far XLA is to optimise a method, see `jitted`."""
         return REPEATED
 
+    def lasting_name(self) -> str | None:
+        """What distinguishes these functions from others in any process; None where that is unknown."""
+        return None
+
     def compiled(self, name: str) -> Callable[..., Any]:
         """The method of this name, compiled at the first call."""
         if name not in self._programs:
-            self._programs[name] = jitted(getattr(self, name), self.level_of(name))
+            function = jitted(getattr(self, name), self.level_of(name))
+            lasting = self.lasting_name()
+            self._programs[name] = KeptOnDisk(function, f"{lasting} {name}") if lasting else function
         return self._programs[name]

@@ -42,6 +42,22 @@ def default_settings(wide: bool | None = None) -> Iterator[None]:
         yield
 
 
+# those that change what a program computes, besides those that `default_settings` fixes
+SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_disable_jit",
+    "jax_default_device",
+)
+
+
+def settings_now() -> tuple[Any, ...]:
+    """The values of `SETTINGS` in this thread."""
+    return tuple(getattr(jax.config, name) for name in SETTINGS)
+
+
 # How much a program is optimised for a CPU, half of the time that XLA needs to compile it. At level 1
 # programs run as fast as at 3, XLA's default, and compile in 3/4 of the time; at level 0 they compile in half
 # of the time and run three to four times slower.

@@ -24,6 +24,7 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 from jax.extend.mlir import ir
 
 from pymc_discrete.runtime.compile_cache import ENDINGS, usable_folder
+from pymc_discrete.runtime.jax_settings import settings_now
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -89,6 +90,45 @@ def libraries_called(lowered: jax.stages.Lowered) -> set[str]:
 
     lowered.compiler_ir("stablehlo").operation.walk(visit)
     return found
+
+
+class KeptOnDisk:
+    """A function that JAX compiles, whose programs are on disk: one for each shape of its arguments.
+
+    Parameters
+    ----------
+    function : what `jax.jit` returns
+    name : what distinguishes it from all others in any process, but for `settings_now`
+    """
+
+    def __init__(self, function: Any, name: str):
+        self._function, self._name = function, name
+        self._programs: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        leaves, tree = jax.tree.flatten(args)
+        key = tree, settings_now(), *((np.shape(a), getattr(a, "dtype", type(a))) for a in leaves)
+        if key not in self._programs:
+            self._programs[key] = self._made(args, leaves, name_of(self._name, repr(key)))
+        return self._programs[key](*args)
+
+    def _made(self, args: tuple[Any, ...], leaves: list[Any], name: str) -> Callable[..., Any]:
+        device = jax.devices()[0]
+        elsewhere = any(isinstance(a, jax.Array) and a.devices() != {device} for a in leaves)
+        if elsewhere or device.platform != "cpu" or any(settings_now()[1:]):
+            return self._function
+        if (kept := read(name)) and (program := load(name, kept, [device])):
+            return program
+        lowered = self._function.lower(*args)
+        result, anew = compiled(lowered)
+        if anew:
+            threading.Thread(target=write, args=(name, lowered, result), name="write").start()
+        return result
+
+
+def name_of(name: str, arguments: str) -> str:
+    """The name of a function's program for arguments of some shapes."""
+    return checksum(f"{name} {arguments}".encode()).hex()[:CHECKSUM]
 
 
 def file_of(name: str) -> Path | None:
