@@ -1,6 +1,7 @@
 """The block of a compiled chain that NUTS moves, with Stan's staged warm-up; both are blackjax's."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -10,11 +11,12 @@ import pymc as pm
 from pytensor.tensor.random.basic import CategoricalRV, MultinomialRV
 
 from pymc_discrete.differences.continuous import ContinuousDensity
-from pymc_discrete.engine import mass_matrix
+from pymc_discrete.engine import mass_matrix, warm_up
 from pymc_discrete.engine.block import TUNE, Block, GradientNotFinite
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.statistic import ANY, MEAN, SUM, Statistic
 from pymc_discrete.engine.storage import on_host
+from pymc_discrete.engine.warm_up import Mass, StepSize
 from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.starts.not_finite import terms_at
@@ -47,8 +49,8 @@ class NutsState(NamedTuple):
 
     Attributes
     ----------
-    step_size : blackjax's dual averaging state
-    mass : blackjax's mass matrix adaptation state
+    step_size : StepSize
+    mass : Mass
     scores : (size, size) float
         The sum of the outer products of the gradients in this adaptation window; None if the kind of the
         mass matrix is given.
@@ -56,11 +58,28 @@ class NutsState(NamedTuple):
     edge : Edge
     """
 
-    step_size: Any
-    mass: Any
+    step_size: StepSize
+    mass: Mass
     scores: Any
     undefined: Any
     edge: Edge
+
+
+class OfBlackjax(NamedTuple):
+    """The functions of blackjax that a transition is made of.
+
+    Attributes
+    ----------
+    init, kernel : of NUTS
+    step_size : acceptance that is aimed at -> (init, update, final) of the adaptation of the step size
+    mass_update, mass_final : of the adaptation of the mass matrix
+    """
+
+    init: Callable
+    kernel: Callable
+    step_size: Callable
+    mass_update: Callable
+    mass_final: Callable
 
 
 class NutsBlock(Block):
@@ -110,12 +129,6 @@ class NutsBlock(Block):
         pooled: bool,
         integrate: Sequence[str] = (),
     ):
-        # imported late, because to import blackjax starts JAX
-        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
-        from blackjax.adaptation.staged_adaptation import build_schedule
-        from blackjax.adaptation.step_size import dual_averaging_adaptation
-        from blackjax.mcmc import nuts
-
         self.points, self.max_treedepth, self.pooled = points, max_treedepth, pooled
         self.density, self.numbers = ContinuousDensity.of(
             model, names, point, points.names, integrate=integrate
@@ -126,16 +139,21 @@ class NutsBlock(Block):
         self.choosing = dense == "auto" and 1 < self.density.size <= mass_matrix.LARGEST_CHOICE
         self.dense = self.choosing or dense is True
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
-        self._init, self._kernel = nuts.init, nuts.build_kernel()
-        self._step_size_adaptation = dual_averaging_adaptation
-        # only the update asks for the acceptance that is aimed at, which is a setting of the run
-        self._accept_init, _, self._accept_final = dual_averaging_adaptation(target_accept)
-        self._mass_init, self._mass_update, self._mass_final = mass_matrix_adaptation(not self.dense)
         # of one length for most numbers of tuning draws, whose runs then share a program
         schedule = np.zeros((max(1024, 1 << (tune - 1).bit_length()), 2), int)
-        schedule[:tune] = np.reshape(build_schedule(tune), (-1, 2))
+        schedule[:tune] = warm_up.schedule(tune)
         self.settings = {TUNE: np.asarray(tune), TARGET: np.asarray(target_accept), SCHEDULE: schedule}
         self.shared_ends = (1 + np.flatnonzero(schedule[:, 1])).tolist() if pooled else []
+
+    @cached_property
+    def _blackjax(self) -> OfBlackjax:
+        """What a program is made of; to import blackjax takes long, and starts JAX."""
+        from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+        from blackjax.adaptation.step_size import dual_averaging_adaptation
+        from blackjax.mcmc import nuts
+
+        _, update, final = mass_matrix_adaptation(not self.dense)
+        return OfBlackjax(nuts.init, nuts.build_kernel(), dual_averaging_adaptation, update, final)
 
     @property
     def key(self) -> Hashable:
@@ -151,15 +169,12 @@ class NutsBlock(Block):
     def start(self, point: dict[str, np.ndarray]) -> NutsState:
         size = self.density.size
         scores = np.zeros((size, size)) if self.choosing else None
-        state = NutsState(
-            self._accept_init(1.0),
-            self._mass_init(size),
+        return NutsState(
+            warm_up.first_step_size(),
+            warm_up.first_mass(size, self.dense),
             scores,
             np.zeros(size, bool),
-            Edge(0, np.zeros(size)),
-        )
-        return jax.tree.map(
-            lambda a: np.asarray(a, float if np.asarray(a).dtype.kind == "f" else None), state
+            Edge(np.asarray(0), np.zeros(size)),
         )
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
@@ -192,8 +207,8 @@ class NutsBlock(Block):
         step_size = jnp.exp(
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
-        begin = self._init(q, logdensity)
-        new, info = self._kernel(
+        begin = self._blackjax.init(q, logdensity)
+        new, info = self._blackjax.kernel(
             key,
             begin,
             logdensity,
@@ -253,26 +268,28 @@ class NutsBlock(Block):
         `last` transition of a draw.
         """
         slow, ends = settings[SCHEDULE][t]
-        update = self._step_size_adaptation(settings[TARGET])[1]
-        learned = state._replace(step_size=update(state.step_size, accept))
+        _, update, _ = self._blackjax.step_size(settings[TARGET])
+        learned = state._replace(step_size=StepSize(*update(state.step_size, accept)))
         learned = jax.lax.cond(slow == 1, self._in_window, lambda learned, _: learned, learned, new)
         if not self.pooled:
             learned = jax.lax.cond((ends == 1) & last, self._window_end, lambda learned: learned, learned)
         return self._with_dtypes_of(learned, state)
 
     def _in_window(self, state: NutsState, new) -> NutsState:
-        mass = self._mass_update(state.mass, new.position)
+        mass = Mass.of(*self._blackjax.mass_update(state.mass, new.position))
         scores = state.scores + mass_matrix.outer(new.logdensity_grad) if self.choosing else None
         return self._with_dtypes_of(state._replace(mass=mass, scores=scores), state)
 
     def _window_end(self, state: NutsState) -> NutsState:
-        mass, scores = self._mass_final(state.mass), state.scores
+        mass, scores = Mass.of(*self._blackjax.mass_final(state.mass)), state.scores
         if self.choosing:
             mass = mass._replace(
                 inverse_mass_matrix=mass_matrix.inverse_mass_matrix(mass.inverse_mass_matrix, scores)
             )
             scores = jnp.zeros_like(scores)
-        step_size = self._accept_init(self._accept_final(state.step_size))
+        # only the update asks for the acceptance that is aimed at, which is a setting of the run
+        begin, _, end = self._blackjax.step_size(0.5)
+        step_size = StepSize(*begin(end(state.step_size)))
         new = state._replace(step_size=step_size, mass=mass, scores=scores)
         return self._with_dtypes_of(new, state)
 

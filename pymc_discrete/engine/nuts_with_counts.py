@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_discrete.differences.continuous import ContinuousDensity
+from pymc_discrete.engine import warm_up
 from pymc_discrete.engine.block import TUNE
 from pymc_discrete.engine.nuts import SCHEDULE, Edge, NutsBlock, NutsState
 from pymc_discrete.engine.points import Points
@@ -108,9 +109,6 @@ class NutsWithCounts(NutsBlock):
             dense=self.smooth.size <= LARGEST_DENSE_MASS if dense == "auto" else dense,
             pooled=False,
         )
-        from blackjax.mcmc.metrics import gaussian_euclidean  # late, because it starts JAX
-
-        self._metric = gaussian_euclidean
         self.numbers = self.numbers | numbers
         lower, upper = np.full(self.smooth.size, np.nan), np.full(self.smooth.size, np.nan)
         for s, v in blocks:
@@ -132,7 +130,7 @@ class NutsWithCounts(NutsBlock):
     def start(self, point: dict[str, np.ndarray]) -> Any:
         size = self.smooth.size
         nuts = super().start(point)
-        nuts = nuts._replace(mass=jax.tree.map(np.asarray, self._mass_init(size)), edge=Edge(0, np.zeros(1)))
+        nuts = nuts._replace(mass=warm_up.first_mass(size, self.dense), edge=Edge(np.asarray(0), np.zeros(1)))
         return WithCountsState(nuts, ~self._is_count, np.zeros(size), np.zeros((), int))
 
     # NUTS for the continuous variables alone, which is another block, says what there is to say about these
@@ -202,8 +200,8 @@ class NutsWithCounts(NutsBlock):
         # near bounds of counts steps of the usual size fail; one in 16 is below a quarter of that
         step_size = step_size * jnp.sqrt(jax.random.uniform(key_step))
         metric = self.metric(state.nuts.mass.inverse_mass_matrix, moved)
-        begin = self._init(start, logdensity)
-        new, info = self._kernel(key_nuts, begin, logdensity, step_size, metric, self.max_treedepth)
+        begin = self._blackjax.init(start, logdensity)
+        new, info = self._blackjax.kernel(key_nuts, begin, logdensity, step_size, metric, self.max_treedepth)
 
         def learned(state: WithCountsState) -> WithCountsState:
             accept = self.accept_of_smooth(smooth, start, info, metric, step_size)
@@ -214,9 +212,11 @@ class NutsWithCounts(NutsBlock):
 
     def metric(self, inverse, moved):
         """blackjax's metric in which counts that stay have no momentum, and so no part in a U-turn."""
+        from blackjax.mcmc.metrics import gaussian_euclidean  # late, because it takes long
+
         inverse = jnp.where(moved if inverse.ndim == 1 else moved[:, None] & moved, inverse, 0.0)
         inverse = inverse + (~moved if inverse.ndim == 1 else jnp.diag(~moved))
-        metric = self._metric(inverse)
+        metric = gaussian_euclidean(inverse)
 
         def momentum(key, position):
             return jnp.where(moved, metric.sample_momentum(key, position), 0.0)

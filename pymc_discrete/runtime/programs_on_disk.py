@@ -69,6 +69,22 @@ def _count(event: str, **_: Any) -> None:
 jax.monitoring.register_event_listener(_count)
 
 
+def named(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
+    """A function under a name of its own, by which JAX's cache tells it from others that compute the same.
+
+    So it is compiled anew, and can be written here, where JAX's cache has the program of another version.
+    """
+    if name is None:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return function(*args, **options)
+
+    call.__name__ = f"{function.__name__}_{name}"
+    return call
+
+
 def compiled(lowered: jax.stages.Lowered) -> tuple[jax.stages.Compiled, bool]:
     """A program, and whether it was compiled now, and not found in JAX's own cache.
 

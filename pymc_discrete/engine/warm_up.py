@@ -1,0 +1,76 @@
+"""Where Stan's staged warm-up of NUTS begins, and its schedule.
+
+They are those of blackjax, which makes them in JAX, and which takes long to import. A program that is found
+on disk needs blackjax for nothing else.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FEWEST = 20  # tuning draws; with fewer the mass matrix is not adapted
+FIRST, LAST = 75, 50  # draws before and after the windows of the mass matrix
+WINDOW = 25  # draws of the first window; the next ones are twice as long each
+
+
+class StepSize(NamedTuple):
+    """The state of blackjax's `dual_averaging_adaptation`."""
+
+    log_step_size: Any
+    log_step_size_avg: Any
+    step: Any
+    avg_error: Any
+    mu: Any
+
+
+class Moments(NamedTuple):
+    """The state of blackjax's `welford_algorithm`."""
+
+    mean: Any
+    m2: Any
+    sample_size: Any
+
+
+class Mass(NamedTuple):
+    """The state of blackjax's `mass_matrix_adaptation`."""
+
+    inverse_mass_matrix: Any
+    wc_state: Moments
+
+    @classmethod
+    def of(cls, inverse_mass_matrix: Any, wc_state: Any) -> "Mass":
+        return cls(inverse_mass_matrix, Moments(*wc_state))
+
+
+def first_step_size() -> StepSize:
+    """The state at a step size of 1."""
+    one = np.asarray(1.0)
+    return StepSize(np.log(one), np.zeros(()), np.asarray(1), np.zeros(()), np.log(10 * one))
+
+
+def first_mass(size: int, dense: bool) -> Mass:
+    """The state at a mass matrix of ones, of `size` coordinates."""
+    if dense:
+        return Mass(np.eye(size), Moments(np.zeros(size), np.zeros((size, size)), np.asarray(0)))
+    return Mass(np.ones(size), Moments(np.zeros(size), np.zeros(size), np.asarray(0)))
+
+
+def schedule(tune: int) -> np.ndarray:
+    """(tune, 2) int: whether a tuning draw is in a window of the mass matrix, and whether the window ends.
+
+    Stan's, see the section on warm-up of its reference manual: draws before the windows, windows of doubling
+    length, of which the last takes what would be too short for another one, and draws after them.
+    """
+    found = np.zeros((tune, 2), int)
+    if tune < FEWEST:
+        return found
+    first, last, length = FIRST, LAST, WINDOW
+    if first + length + last > tune:
+        first, last = int(0.15 * tune), int(0.1 * tune)
+        length = tune - first - last
+    start, end = first, tune - last
+    while start < end:
+        stop = start + length if 3 * length <= end - start else end
+        found[start:stop, 0], found[stop - 1, 1] = 1, 1
+        start, length = stop, 2 * length
+    return found
