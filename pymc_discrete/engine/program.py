@@ -309,14 +309,14 @@ class Compiled:
             try:
                 with model_settings():
                     program = on_disk and programs_on_disk.load(name, on_disk, self._devices)
-                    anew = False
-                    if not program:
+                    found = bool(program)
+                    if not found:
                         lowered, logged = now or traced()
                         with announced(what, logged):
                             program, anew = programs_on_disk.compiled(lowered)
                     future.set_result(program)
-                    if name and anew:
-                        programs_on_disk.write(name, lowered, program)
+                    if name and not found:
+                        programs_on_disk.write(name, lowered, program, anew)
             except BaseException as error:
                 del self._executables[key]
                 future.set_exception(error)

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pyt
 # what a file begins with; then the checksum of the rest
 BEGIN = b"pymc-discrete program 1\n"
 CHECKSUM = 32  # bytes
+# an option of XLA by which a program is another one for JAX's cache: how many threads share its compilation
+OTHERWISE = {"xla_cpu_parallel_codegen_split_count": 31}
 LAPACK = "lapack_"  # the names of LAPACK's functions begin so in a program
 
 
@@ -85,13 +88,12 @@ def named(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
     return call
 
 
-def compiled(lowered: jax.stages.Lowered) -> tuple[jax.stages.Compiled, bool]:
-    """A program, and whether it was compiled now, and not found in JAX's own cache.
-
-    What was found there cannot be written again: XLA leaves out functions of it.
-    """
+def compiled(
+    lowered: jax.stages.Lowered, options: dict[str, Any] | None = None
+) -> tuple[jax.stages.Compiled, bool]:
+    """A program, and whether it was compiled now, and not found in JAX's own cache."""
     before = _hits.number
-    result = lowered.compile()
+    result = lowered.compile(options)
     return result, _hits.number == before
 
 
@@ -137,8 +139,8 @@ class KeptOnDisk:
             return program
         lowered = self._function.lower(*args)
         result, anew = compiled(lowered)
-        if anew:
-            threading.Thread(target=write, args=(name, lowered, result), name="write").start()
+        write_it = functools.partial(copy_context().run, write, name, lowered, result, anew)
+        threading.Thread(target=write_it, name="write").start()
         return result
 
 
@@ -188,10 +190,15 @@ def load(name: str, kept: bytes, devices: Sequence[jax.Device]) -> Callable | No
     return None
 
 
-def write(name: str, lowered: jax.stages.Lowered, compiled: jax.stages.Compiled) -> None:
+def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, anew: bool) -> None:
     """Keep a compiled program under a name, where programs are kept and this one can be.
 
     One that calls a function of Python, or of a library other than LAPACK, would crash another process.
+
+    Parameters
+    ----------
+    anew : whether it was compiled in this process. What JAX has found in its cache cannot be written, since
+        XLA leaves out functions of it: it is compiled once more.
     """
     path = file_of(name)
     if path is None:
@@ -201,7 +208,11 @@ def write(name: str, lowered: jax.stages.Lowered, compiled: jax.stages.Compiled)
         calls = libraries_called(lowered)
         if not all(call.startswith(LAPACK) for call in calls):
             return
-        kept = pickle.dumps((name, calls, *serialize(compiled)))
+        if not anew:
+            program, anew = compiled(lowered, OTHERWISE)
+        if not anew:
+            return
+        kept = pickle.dumps((name, calls, *serialize(program)))
         # renamed at the end, so that another process finds the whole file or none
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             new = file.name
@@ -209,8 +220,9 @@ def write(name: str, lowered: jax.stages.Lowered, compiled: jax.stages.Compiled)
         os.replace(new, path)
     except Exception as error:  # a full disk, or a program that cannot be written
         _log.debug(f"The program {name} is not kept on disk: {error!r}")
-        with suppress(OSError):
-            Path(new or path).unlink()
+        if new is not None:
+            with suppress(OSError):
+                Path(new).unlink()
 
 
 def checksum(content: bytes) -> bytes:

@@ -1,0 +1,344 @@
+"""Compiled programs on disk: found by their names, and never another's, a damaged or a foreign one."""
+
+import errno
+import os
+import pickle
+import re
+import uuid
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_discrete as pmd
+from pymc_discrete.engine.program import Program
+from pymc_discrete.runtime import programs_on_disk
+from pymc_discrete.runtime.compile_cache import ENDINGS, SETTING, folder
+from pymc_discrete.runtime.programs_on_disk import BEGIN, CHECKSUM, KeptOnDisk, checksum, named
+from tests.tools.processes import output_of, start_python
+from tests.tools.running import QUIET
+
+DRAWS = """
+import numpy as np
+import pymc as pm
+import pymc_discrete as pmd
+from pymc_discrete.runtime import programs_on_disk
+made, compiled = [], programs_on_disk.compiled
+programs_on_disk.compiled = lambda lowered: made.append(lowered) or compiled(lowered)
+with pm.Model() as model:
+    lam, p = pm.Gamma("lam", 3, 0.5), pm.Beta("p", 2, 2)
+    N = pm.Poisson("N", lam, shape=2)
+    b = pm.Bernoulli("b", 0.4, shape=3)
+    pm.Binomial("y", n=N, p=p, observed=np.array([2, 4]))
+    pm.Potential("e", 0.7 * b[0] * b[1] - 0.3 * b[2] * p)
+tree = pmd.sample(20, tune=30, chains=2, random_seed=1, model=model, progressbar=False,
+                  compute_convergence_checks=False, {options})
+values = [tree["posterior"][name].values.tobytes() for name in sorted(tree["posterior"].data_vars)]
+import hashlib, threading
+[t.join() for t in threading.enumerate() if t.name in ("write", "compile")]
+print(hashlib.sha256(b"".join(values)).hexdigest(), len(made))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["", "step=pmd.BlockGibbs(vars=['b', 'N'], model=model), collapse=False"])
+def test_a_second_process_draws_the_same_and_compiles_nothing(options, tmp_path):
+    """Two at once write the same files. The chains of the first kind call LAPACK."""
+    environment = {SETTING: str(tmp_path), "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jax")}
+    code = DRAWS.format(options=options)
+    both = [start_python(code, **environment) for _ in range(2)]
+    first = {tuple(output_of(process).split()) for process in both}
+    ((draws, made),) = first
+    assert int(made) >= 2
+    assert output_of(start_python(code, **environment)).split() == [draws, "0"]
+    assert not [file for file in tmp_path.rglob("tmp*") if file.is_file()]
+
+
+# ---------------------------------------------------------------- files
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A folder for programs, and a function (what to compile) -> what `KeptOnDisk` makes of it.
+
+    Its name is that of no program that JAX's cache of the tests has.
+    """
+    monkeypatch.setenv(SETTING, str(tmp_path))
+    name = uuid.uuid4().hex
+
+    def of(function, name=name):
+        return KeptOnDisk(jax.jit(named(function, name)), name)
+
+    return of
+
+
+def files():
+    return sorted(folder().glob(f"*{ENDINGS[1]}"))
+
+
+def written(function, *args):
+    """What a function gives, when its program is on disk."""
+    result = np.asarray(function(*args))
+    for thread in programs_on_disk.threading.enumerate():
+        if thread.name == "write":
+            thread.join()
+    return result
+
+
+def twice(x):
+    return 2 * x + 1
+
+
+def thrice(x):
+    return 3 * x
+
+
+def truncated(content):
+    return content[: len(content) // 2]
+
+
+def flipped(content):
+    return content[:-5] + bytes([content[-5] ^ 1]) + content[-4:]
+
+
+def no_program(content):
+    kept = pickle.dumps("no program")
+    return BEGIN + checksum(kept) + kept
+
+
+def runs_code(content):
+    """As another user could write it, who does not know of the checksum."""
+    return BEGIN + bytes(CHECKSUM) + b"cbuiltins\nexit\n(tR."
+
+
+@pytest.mark.parametrize(
+    "damaged", [truncated, flipped, no_program, runs_code, lambda _: b"", lambda _: b"other"]
+)
+def test_a_damaged_file_is_made_anew(kept, damaged):
+    assert written(kept(twice), 3.0) == 7.0
+    (file,) = files()
+    whole = file.read_bytes()
+    file.write_bytes(damaged(whole))
+    assert written(kept(twice), 3.0) == 7.0
+    assert file.read_bytes()[: len(BEGIN)] == BEGIN
+    assert programs_on_disk.read(file.name.removesuffix(ENDINGS[1])) is not None
+
+
+def test_a_file_of_another_program_is_not_used(kept):
+    assert written(kept(thrice, uuid.uuid4().hex), 3.0) == 9.0
+    (other,) = files()
+    assert written(kept(twice), 3.0) == 7.0
+    own = next(file for file in files() if file != other)
+    other.rename(own)
+    assert written(kept(twice), 3.0) == 7.0
+
+
+def test_each_shape_and_type_has_a_program(kept):
+    function = kept(twice)
+    for n, x in enumerate([3.0, 3, np.ones(2), np.ones(3), np.ones(2, np.float32), [1.0, 2.0]], 1):
+        of_list = [np.asarray(a) for a in x] if isinstance(x, list) else x
+        argument = of_list[0] if isinstance(of_list, list) else of_list
+        np.testing.assert_array_equal(written(function, argument), 2 * np.asarray(argument) + 1)
+        assert len(files()) == min(n, 5) + (n > 5)
+
+
+def test_what_is_on_disk_is_not_traced(kept):
+    assert written(kept(twice), 3.0) == 7.0
+
+    def raises(x):
+        raise AssertionError("traced")
+
+    assert written(kept(raises), 3.0) == 7.0
+
+
+def test_programs_that_call_python_are_not_written(kept):
+    def calls(x):
+        return jax.pure_callback(lambda x: np.asarray(x) + 1, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    for _ in range(2):
+        assert written(kept(calls), np.asarray(3.0)) == 4.0
+    assert not files()
+
+
+def test_lapack_is_found_by_a_loaded_program(kept):
+    a = np.array([[4.0, 2.0], [2.0, 5.0]])
+    for _ in range(2):
+        np.testing.assert_allclose(written(kept(jnp.linalg.cholesky), a), np.linalg.cholesky(a))
+    (file,) = files()
+    assert b"lapack_dpotrf" in file.read_bytes()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_disk_that_cannot_be_written_to(kept, monkeypatch, number):
+    def replace(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "replace", replace)
+    assert written(kept(twice), 3.0) == 7.0
+    assert not [file for file in folder().iterdir() if file.is_file()]
+
+
+def test_nothing_is_written_where_the_cache_is_off(kept, tmp_path, monkeypatch):
+    monkeypatch.setenv(SETTING, "off")
+    assert written(kept(twice), 3.0) == 7.0
+    assert not [*tmp_path.iterdir()]
+
+
+def test_settings_of_jax_that_look_at_every_number_are_heeded(kept):
+    assert written(kept(jnp.log), np.asarray(-1.0)) != 0.0
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        written(kept(jnp.log), np.asarray(-1.0))
+
+
+# ---------------------------------------------------------------- names
+class Name(Exception):
+    """The name of a run's program."""
+
+
+@pytest.fixture
+def name_of(monkeypatch, tmp_path):
+    """A function that gives the name of the program of a run, which it does not compile."""
+    monkeypatch.setenv(SETTING, str(tmp_path))
+
+    def begin(program, *_, **__):
+        raise Name(program.lasting_name())
+
+    monkeypatch.setattr(Program, "begin", begin)
+
+    def of(model, **options):
+        with pytest.raises(Name) as raised:
+            pmd.sample(20, tune=30, chains=2, random_seed=1, model=model, **options, **QUIET)
+        return raised.value.args[0]
+
+    return of
+
+
+Y = np.array([1.0, 2.5, 0.5, 3.0])
+
+
+def squared(value):
+    return value**2
+
+
+def stays(key, point, state):
+    return point, state
+
+
+STEP = 1.0
+
+
+def moves(key, point, state):
+    return point | {"b": point["b"] + STEP}, state
+
+
+def reading_otherwise(name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "STEP", 2.0)
+        return name(m := a_model(), step=pmd.CustomStep(["b"], moves, model=m))
+
+
+def a_model(
+    y=Y, sd=2.0, mean=0.3, effect=None, function=None, other="twice", by=2, upper=4, start=None, p=0.3
+):
+    with pm.Model() as model:
+        b = pm.Normal("b", mean, sd, initval=start)
+        z = pm.Bernoulli("z", p, shape=4)
+        k = pm.DiscreteUniform("k", 0, upper)
+        mu = b * z + k if effect is None else effect(b, z, k)
+        pm.Normal("y", mu if function is None else function(mu), 1.0, observed=y)
+        pm.Deterministic(other, by * b)
+    return model
+
+
+SAME = {
+    "the same once more": lambda name: name(a_model()),
+    "data": lambda name: name(a_model(y=Y + 0.25)),
+    "parameters of a prior": lambda name: name(a_model(mean=0.7)),
+    "scale": lambda name: name(a_model(sd=3.0)),
+    "start": lambda name: name(a_model(start=1.5)),
+    "acceptance": lambda name: name(a_model(), target_accept=0.9),
+}
+OTHERS = {
+    "as it is": lambda name: name(a_model()),
+    "graph": lambda name: name(a_model(effect=lambda b, z, k: b * z - k)),
+    "function": lambda name: name(a_model(function=pt.exp)),
+    "function of the user": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], stays, model=m)),
+    "another function": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], moves, model=m)),
+    "what a function reads": lambda name: reading_otherwise(name),
+    "shape of data": lambda name: name(a_model(y=np.stack([Y, Y]))),
+    "number in place of several": lambda name: name(a_model(p=np.array([0.3, 0.3, 0.3, 0.4]))),
+    "support": lambda name: name(a_model(upper=5)),
+    "name of what is recorded": lambda name: name(a_model(other="double")),
+    "what is recorded": lambda name: name(a_model(by=3)),
+    "what is left out": lambda name: name(a_model(), var_names=["b"]),
+    "step": lambda name: name(m := a_model(), step=pmd.GibbsWithGradients(model=m)),
+    "option of a step": lambda name: name(m := a_model(), step=pmd.GibbsWithGradients(model=m, n_flips=2)),
+    "transitions": lambda name: name(m := a_model(), step=pmd.GibbsWithGradients(model=m, transitions=3)),
+    "division": lambda name: name(m := a_model(), step=[pmd.BlockGibbs([v], model=m) for v in "zk"]),
+    "order of steps": lambda name: name(m := a_model(), step=[pmd.BlockGibbs([v], model=m) for v in "kz"]),
+    "sum": lambda name: name(a_model(), collapse=["k"]),
+    "tree depth": lambda name: name(a_model(), nuts={"max_treedepth": 5}),
+    "mass matrix": lambda name: name(a_model(), nuts={"dense": True}),
+    "pooled": lambda name: name(a_model(), nuts={"pooled": True}),
+    "width": lambda name: name(a_model(), dtype="float32"),
+    "precision": lambda name: with_precision(name),
+}
+
+
+def with_precision(name):
+    with jax.default_matmul_precision("float32"):
+        return name(a_model())
+
+
+def test_models_that_share_a_program_have_one_name(name_of):
+    names = {what: of(name_of) for what, of in SAME.items()}
+    assert None not in names.values()
+    assert len(set(names.values())) == 1, names
+
+
+def test_one_change_of_a_model_or_an_option_makes_another_name(name_of):
+    names = {what: of(name_of) for what, of in OTHERS.items()}
+    assert None not in names.values()
+    same = [(a, b) for a in names for b in names if a < b and names[a] == names[b]]
+    assert not same
+
+
+def test_what_reads_an_open_file_has_no_name(name_of, tmp_path):
+    file = (tmp_path / "file").open("w")
+
+    def step(key, point, state):
+        file.name  # noqa: B018
+        return point, state
+
+    model = a_model()
+    custom = pmd.CustomStep(["b"], step=step, model=model)
+    assert name_of(model, step=custom) is None
+    file.close()
+
+
+@pytest.mark.slow
+def test_names_are_those_of_other_processes_and_not_those_of_other_versions(name_of, monkeypatch, tmp_path):
+    here = name_of(a_model(function=squared), step=None)
+    code = """
+from tests.runtime.test_programs_on_disk import *
+def name_of(model):
+    def begin(program, *_, **__):
+        raise Name(program.lasting_name())
+    Program.begin = begin
+    try:
+        pmd.sample(20, tune=30, chains=2, random_seed=1, model=model, **QUIET)
+    except Name as name:
+        return name.args[0]
+print(name_of(a_model(function=squared)))
+"""
+    for seed in "01":
+        given = {SETTING: str(tmp_path), "PYTHONHASHSEED": seed}
+        assert output_of(start_python(code, **given)).split() == [here]
+    flags = os.environ.get("XLA_FLAGS", "")
+    other = {SETTING: str(tmp_path), "XLA_FLAGS": f"{flags} --xla_cpu_enable_fast_math=false"}
+    (found,) = output_of(start_python(code, **other)).split()
+    assert re.fullmatch("[0-9a-f]{32}", found)
+    assert found != here
+    monkeypatch.setattr(programs_on_disk, "environment", lambda: ("another version",))
+    assert name_of(a_model(function=squared)) != here
