@@ -8,11 +8,11 @@ from typing import Any
 
 import lazy_loader
 
-from pymc_discrete.runtime.reuse import collection_paused
-
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
+    from pymc_discrete.runtime.reuse import collection_paused
+
     with collection_paused():  # a fifth of the time that importing takes
         return _imported(name)

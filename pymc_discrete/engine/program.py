@@ -22,7 +22,7 @@ from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compiling import announced
 from pymc_discrete.runtime.jax_settings import SELDOM, jitted, settings_now
 from pymc_discrete.runtime.model_settings import model_settings
-from pymc_discrete.runtime.programs_on_disk import named
+from pymc_discrete.runtime.programs_on_disk import under_name
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept, collection_paused
 
 CHAINS, EVERYWHERE = jax.sharding.PartitionSpec("chains"), jax.sharding.PartitionSpec()
@@ -270,9 +270,11 @@ class Compiled:
         self._blocks = "; ".join(b.named() for b in program.blocks)
         spread = jax.sharding.NamedSharding(program.mesh, CHAINS)
         self._functions = {
-            "run": jitted(named(program.run, name), static_argnames="size"),
-            "settle": jitted(named(program.settle, name), SELDOM),
-            "pool": jitted(named(program.pool, name), SELDOM, static_argnames="ends", out_shardings=spread),
+            "run": jitted(under_name(program.run, name), static_argnames="size"),
+            "settle": jitted(under_name(program.settle, name), SELDOM),
+            "pool": jitted(
+                under_name(program.pool, name), SELDOM, static_argnames="ends", out_shardings=spread
+            ),
         }
         self._executables: dict[Any, Future[Callable]] = {}
         self._lock = threading.Lock()

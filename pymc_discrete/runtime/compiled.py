@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pymc_discrete.runtime.jax_settings import REPEATED, jitted
-from pymc_discrete.runtime.programs_on_disk import KeptOnDisk, named
+from pymc_discrete.runtime.programs_on_disk import KeptOnDisk, under_name
 
 
 class CompiledMethods:
@@ -44,6 +44,6 @@ class CompiledMethods:
         """The method of this name, compiled at the first call."""
         if name not in self._programs:
             lasting = self.lasting_name()
-            function = jitted(named(getattr(self, name), lasting), self.level_of(name))
+            function = jitted(under_name(getattr(self, name), lasting), self.level_of(name))
             self._programs[name] = KeptOnDisk(function, f"{lasting} {name}") if lasting else function
         return self._programs[name]

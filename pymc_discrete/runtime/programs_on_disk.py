@@ -32,7 +32,7 @@ _log = logging.getLogger("pymc.discrete")
 PACKAGE = Path(__file__).parents[1]
 LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor")
 # what a file begins with; then the checksum of the rest
-BEGIN = b"pymc-discrete program 1\n"
+HEADER = b"pymc-discrete program 1\n"
 CHECKSUM = 32  # bytes
 # an option of XLA by which a program is another one for JAX's cache: how many threads share its compilation
 OTHERWISE = {"xla_cpu_parallel_codegen_split_count": 31}
@@ -72,7 +72,7 @@ def _count(event: str, **_: Any) -> None:
 jax.monitoring.register_event_listener(_count)
 
 
-def named(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
+def under_name(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
     """A function under a name of its own, by which JAX's cache tells it from others that compute the same.
 
     So it is compiled anew, and can be written here, where JAX's cache has the program of another version.
@@ -146,10 +146,10 @@ class KeptOnDisk:
 
 def name_of(name: str, arguments: str) -> str:
     """The name of a function's program for arguments of some shapes."""
-    return checksum(f"{name} {arguments}".encode()).hex()[:CHECKSUM]
+    return checksum_of(f"{name} {arguments}".encode()).hex()[:CHECKSUM]
 
 
-def file_of(name: str) -> Path | None:
+def path_of(name: str) -> Path | None:
     """The file for the program of a name; None if no programs are kept on disk."""
     folder = usable_folder()
     return folder and folder / f"{name}{ENDINGS[1]}"
@@ -157,16 +157,16 @@ def file_of(name: str) -> Path | None:
 
 def read(name: str) -> bytes | None:
     """What `write` has written for a name; None where there is nothing, or it is damaged."""
-    path = file_of(name)
+    path = path_of(name)
     if path is None:
         return None
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    start = len(BEGIN) + CHECKSUM
-    given, kept = content[len(BEGIN) : start], content[start:]
-    if not content.startswith(BEGIN) or given != checksum(kept):
+    start = len(HEADER) + CHECKSUM
+    given, kept = content[len(HEADER) : start], content[start:]
+    if not content.startswith(HEADER) or given != checksum_of(kept):
         _log.debug(f"{path} is damaged, and is made anew.")
         return None
     return kept
@@ -200,7 +200,7 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
     anew : whether it was compiled in this process. What JAX has found in its cache cannot be written, since
         XLA leaves out functions of it: it is compiled once more.
     """
-    path = file_of(name)
+    path = path_of(name)
     if path is None:
         return
     new = None
@@ -216,7 +216,7 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
         # renamed at the end, so that another process finds the whole file or none
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             new = file.name
-            file.write(BEGIN + checksum(kept) + kept)
+            file.write(HEADER + checksum_of(kept) + kept)
         os.replace(new, path)
     except Exception as error:  # a full disk, or a program that cannot be written
         _log.debug(f"The program {name} is not kept on disk: {error!r}")
@@ -225,5 +225,5 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
                 Path(new).unlink()
 
 
-def checksum(content: bytes) -> bytes:
+def checksum_of(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=CHECKSUM).digest()

@@ -17,7 +17,7 @@ import pymc_discrete as pmd
 from pymc_discrete.engine.program import Program
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compile_cache import ENDINGS, SETTING, folder
-from pymc_discrete.runtime.programs_on_disk import BEGIN, CHECKSUM, KeptOnDisk, checksum, named
+from pymc_discrete.runtime.programs_on_disk import CHECKSUM, HEADER, KeptOnDisk, checksum_of, under_name
 from tests.tools.processes import output_of, start_python
 from tests.tools.running import QUIET
 
@@ -27,7 +27,7 @@ import pymc as pm
 import pymc_discrete as pmd
 from pymc_discrete.runtime import programs_on_disk
 made, compiled = [], programs_on_disk.compiled
-programs_on_disk.compiled = lambda lowered: made.append(lowered) or compiled(lowered)
+programs_on_disk.compiled = lambda lowered, *more: made.append(lowered) or compiled(lowered, *more)
 with pm.Model() as model:
     lam, p = pm.Gamma("lam", 3, 0.5), pm.Beta("p", 2, 2)
     N = pm.Poisson("N", lam, shape=2)
@@ -68,7 +68,7 @@ def kept(tmp_path, monkeypatch):
     name = uuid.uuid4().hex
 
     def of(function, name=name):
-        return KeptOnDisk(jax.jit(named(function, name)), name)
+        return KeptOnDisk(jax.jit(under_name(function, name)), name)
 
     return of
 
@@ -104,12 +104,12 @@ def flipped(content):
 
 def no_program(content):
     kept = pickle.dumps("no program")
-    return BEGIN + checksum(kept) + kept
+    return HEADER + checksum_of(kept) + kept
 
 
 def runs_code(content):
-    """As another user could write it, who does not know of the checksum."""
-    return BEGIN + bytes(CHECKSUM) + b"cbuiltins\nexit\n(tR."
+    """As another user could write it, who does not know of the checksum_of."""
+    return HEADER + bytes(CHECKSUM) + b"cbuiltins\nexit\n(tR."
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_damaged_file_is_made_anew(kept, damaged):
     whole = file.read_bytes()
     file.write_bytes(damaged(whole))
     assert written(kept(twice), 3.0) == 7.0
-    assert file.read_bytes()[: len(BEGIN)] == BEGIN
+    assert file.read_bytes()[: len(HEADER)] == HEADER
     assert programs_on_disk.read(file.name.removesuffix(ENDINGS[1])) is not None
 
 
