@@ -261,7 +261,7 @@ class ContinuousDensity(CompiledMethods):
 
         Runs a program that is compiled at the first call.
         """
-        value, slopes = self.compiled(CHECKED)([jnp.asarray(point[v.name]) for v in self._inputs])
+        value, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
         return value, {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
 
     def _value_and_slopes(self, inputs: list[Any]):

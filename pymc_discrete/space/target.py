@@ -68,7 +68,8 @@ class Target:
         """`GivenInputs.evaluated` at x, for a target without a context."""
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
-            return function(self._inputs_of_context(), jnp.asarray(x), with_differences)
+            # an array of NumPy, for which JAX makes no program of its own
+            return function(self._inputs_of_context(), np.asarray(x), with_differences)
 
     def _run(self, name: str, *arguments: Any) -> Any:
         """The density's method of this name: compiled, or as it is inside a program that JAX traces."""
@@ -142,7 +143,7 @@ class Target:
     def total(self, x: ArrayLike) -> float:
         """The log density at x in nats, with the terms that do not depend on the block; on the host."""
         logdensity, _, rest = self._on_host(x)
-        return float(logdensity + rest)
+        return float(logdensity) + float(rest)
 
     def differences(self, x: ArrayLike) -> Array:
         """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
@@ -284,7 +285,7 @@ class Target:
         """
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated_jointly")
-            return function(self._inputs_of_context(), jnp.asarray(x), moves)
+            return function(self._inputs_of_context(), np.asarray(x), moves)
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{variable: {"way", "exact", "K", "reason"}}, how the differences are computed."""
