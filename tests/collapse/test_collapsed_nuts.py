@@ -9,6 +9,8 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.stretches import FarOut
+from pymc_discrete.runtime.jax_settings import jitted
+from pymc_discrete.steps import collapsed_nuts
 from tests.collapse.models import counts, labels, occupancy, open_population
 from tests.collapse.transitions import logps
 from tests.tools.running import FAST, QUIET, lp_of
@@ -67,8 +69,17 @@ def test_another_step_for_its_discrete_variables_is_noticed(caplog):
     assert [line.partition(" to two steps")[0] for line in said] == [f"CollapsedNUTS: {name!r} belongs"]
 
 
-def test_it_stands_beside_other_steps():
-    """There it draws by itself, after the step for `b`: what it records is of the whole draw."""
+def test_it_stands_beside_other_steps(monkeypatch):
+    """There it draws by itself, after the step for `b`, with another seed for each thing that it draws; what
+    it records is of the whole draw.
+    """
+    seeds = []
+
+    def noting(function):
+        draw = jitted(function)
+        return lambda seed, *args: (seeds.append(seed.tobytes()), draw(seed, *args))[1]
+
+    monkeypatch.setattr(collapsed_nuts, "jitted", noting)
     with pm.Model() as model:
         mu, sd = pm.Normal("mu", 0, 2, shape=2), pm.HalfNormal("sd")
         a, b = pm.Bernoulli("a", 0.4, shape=3), pm.Bernoulli("b", 0.6, shape=3)
@@ -77,6 +88,7 @@ def test_it_stands_beside_other_steps():
         idata = pm.sample(20, tune=20, step=steps, **RUN, **FAST)
     assert set(idata["posterior"].data_vars) == {"mu", "sd", "a", "b"}
     np.testing.assert_allclose(lp_of(idata), logps(model, idata), rtol=1e-6)
+    assert len(set(seeds)) == len(seeds) >= 4 * 40  # sites and stretches of two chains
 
 
 def test_it_travels_to_another_process():
