@@ -73,15 +73,16 @@ def thinned():
 
 
 def cycles():
-    """A lattice, and one label that all sites share."""
+    """A lattice of sites whose values begin at 1, and one label that all of them share."""
     with pm.Model() as model:
         c, h = pm.Normal("c", 0.3, 0.3), pm.Normal("h", 0, 1, shape=2)
         label = pm.Bernoulli("label", 0.4)
-        x = pm.Bernoulli("x", np.full((2, 3), 0.5), shape=(2, 3))
-        s = 2 * x - 1
+        # bounds of 64 bits, since PyMC takes the logarithm of small integers in 32
+        x = pm.DiscreteUniform("x", np.int64(1), np.int64(2), shape=(2, 3))
+        s = 2 * x - 3
         field = (h[label] * s).sum()
         pm.Potential("e", c * ((s[1:] * s[:-1]).sum() + (s[:, 1:] * s[:, :-1]).sum()) + field)
-    return model, {"label": (0, 1), "x": (0, 1)}
+    return model, {"label": (0, 1), "x": (1, 2)}
 
 
 def prior_of_a_coefficient():
