@@ -4,6 +4,7 @@ package's kernels.
 A target is used through `space` (which sites its sets have), `logdensity` and, for PAFS, `differences_alone`.
 """
 
+import functools
 import itertools
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 from tests.tools.enumeration import Enumerated
+from tests.tools.interpreted import interpreted
 from tests.tools.transition_matrices import G
 
 PENALTY = 5.0  # of a change that is impossible for one site alone
@@ -87,10 +89,17 @@ def exact_differences(e: Enumerated, moves):
     return out
 
 
+@interpreted
+@functools.partial(jax.vmap, in_axes=(None, 0))
+def differences_alone(target, x):
+    """(S, d, K), the changes of single sites of states (S, d), without what ties them to others."""
+    return target.differences_alone(x)
+
+
 def tables(e: Enumerated):
     """(S, d, K), the changes of single sites, those of a set with the penalty instead of -inf."""
-    space, target = e.target.space, e.target
-    d = np.asarray(jax.jit(jax.vmap(target.differences_alone))(e.states))
+    space = e.target.space
+    d = differences_alone(e.target, e.states)
     values = np.where(space.windowed[:, None], e.states[..., None], space.lower[:, None]) + space.column
     inside = space.exists & (values >= space.lower[:, None]) & (values <= space.upper[:, None])
     return np.where(space.constrained[:, None] & inside & (d == -np.inf), -PENALTY, d)
