@@ -26,7 +26,6 @@ from pymc_discrete.space.linear_constraint import LinearConstraint, Lines
 from pymc_discrete.structure.dependence import Dependence
 from tests.tools.enumeration import (
     Enumerated,
-    check_kernel,
     check_runs,
     check_sweep,
     enumerate_target,
@@ -72,6 +71,15 @@ def two_tables():
     known(z[1] + 2 * z[2], 4, "other")
     pm.Potential("e", 0.5 * x[0] * z[1] - 0.2 * b * z[0])
     return [*[range(4)] * 4, range(5), range(3), range(2)]
+
+
+def two_sets():
+    """Two sets of two counts that interact."""
+    x, z = pm.Poisson("x", [2.0, 1.0]), pm.Poisson("z", [1.0, 2.0])
+    known(x @ [1, 2], 4)
+    known(z @ [1, 2], 5, "other")
+    pm.Potential("e", 0.6 * x[0] * z[1])
+    return [range(5), range(3), range(6), range(3)]
 
 
 def sets_at_once():
@@ -139,15 +147,19 @@ def cohorts_at_once():
 
 def large_cohort():
     """Lines with more values than one draw looks at, here."""
-    pm.Binomial("n1", pm.DiscreteUniform("n0", 0, 14), 0.5)
-    return [range(15)] * 2
+    pm.Binomial("n1", pm.DiscreteUniform("n0", 0, 11), 0.5)
+    return [range(12)] * 2
 
 
-SMALL = (table_2_by_2, table_2_by_3, cubic, two_tables, sets_at_once, only_far_away, unknown_total)
-LIMITED = (cohort, epidemic, two_cohorts, cohorts_at_once)
-FORMS = ("as it is", "scan")
-AS_IT_IS = [(build, "as it is") for build in (*SMALL, *LIMITED, stretches, large_cohort)]
-CASES = AS_IT_IS + [(build, "scan") for build in (cubic, two_tables, sets_at_once, cohort, epidemic)]
+def cohort_of_two():
+    pm.Binomial("n1", pm.Binomial("n0", 3, 0.6), 0.7)
+    return [range(4)] * 2
+
+
+SMALL = (table_2_by_3, two_tables, sets_at_once, only_far_away, unknown_total)
+LIMITED = (cohort, epidemic, cohorts_at_once, cohort_of_two)
+AS_IT_IS = [(build, "as it is") for build in (*SMALL, epidemic, cohorts_at_once, stretches, large_cohort)]
+CASES = AS_IT_IS + [(build, "scan") for build in (cubic, two_sets, cohort_of_two)]
 IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 
 
@@ -300,14 +312,12 @@ def test_sweep_is_reversible_and_irreducible(build, form):
 # What is compiled differently, once: one set and several, drawn at once and in turn, with one dimension and
 # several, of one variable and of two, with all values of a line and some of them.
 RUN = [
-    (table_2_by_2, "as it is"),
     (table_2_by_3, "as it is"),
-    *itertools.product([sets_at_once], FORMS),
-    (two_tables, "scan"),  # its sets interact: an order that the way back does not reverse is seen
-    (unknown_total, "as it is"),
+    (sets_at_once, "as it is"),
+    (two_sets, "scan"),  # its sets interact: an order that the way back does not reverse is seen
     (stretches, "as it is"),
     (cohorts_at_once, "as it is"),
-    (cohort, "scan"),
+    (cohort_of_two, "scan"),
     (large_cohort, "as it is"),
 ]
 
@@ -320,24 +330,6 @@ def test_compiled_sweeps_do_what_was_enumerated(build, form):
     # relative errors, is found in all rows together from w^2 = 4 sqrt(2 S C) / 20,000 on, of S rows with C
     # cells each: 0.1 for 50 rows of 10 cells
     check_runs(run_steps(e, *block_gibbs(), runs=20_000, seed=CASES.index((build, form))), P)
-
-
-def histories():
-    """Two captures, of which either may be a misidentification (Link et al. 2010): a ghost seen once.
-
-    The latent histories 10, 01, 11, 20, 02, 12, 21, 22, with 2 for a misidentified animal, and how often the
-    histories 10, 01, 11 are seen.
-    """
-    x = pm.Poisson("x", [1.5, 1.0, 1.2, 0.4, 0.5, 0.3, 0.3, 0.1])
-    A = np.array([[1, 0, 0, 1, 0, 1, 1, 1], [0, 1, 0, 0, 1, 1, 1, 1], [0, 0, 1, 0, 0, 0, 0, 0]])
-    known(A @ x, [3, 2, 1])
-    return [range(4), range(3), range(2), range(4), range(3), range(3), range(3), range(3)]
-
-
-@pytest.mark.slow
-def test_leaves_the_target_as_it_is_and_reaches_all_of_it():
-    """Steps, and draws of several sweeps in one order; the steps of smaller models are compared above."""
-    check_kernel(small(histories), *block_gibbs())
 
 
 # ---------------------------------------------------------------- which vectors are needed
@@ -364,7 +356,6 @@ def test_vectors_of_a_basis_alone_do_not_connect_all_tables(monkeypatch):
     combined = combined_matrix(e, c, 0, 0)
     assert combined[0, 1] > 0
     assert combined[1, 0] > 0
-    check_kernel(e, *block_gibbs())
 
 
 def test_the_short_vectors_hold_what_connects_them():
@@ -428,15 +419,6 @@ def test_the_checks_see_directions_that_look_at_the_state():
     assert np.abs(e.pi @ Q - e.pi).max() > 1e-3
     P = np.mean(each, axis=0)
     assert np.abs(e.pi @ P - e.pi).max() <= 1e-12
-
-
-@pytest.mark.slow
-def test_the_checks_see_lines_that_lead_one_way(monkeypatch):
-    """A step forward a little more probable than the conditional says."""
-    right = lines.choose
-    monkeypatch.setattr(lines, "choose", lambda u, d: right(u, d + 0.2 * np.arange(d.shape[1])))
-    with pytest.raises(AssertionError, match="row"):
-        check_runs(run_steps(small(table_2_by_2), *block_gibbs()), matrices(table_2_by_2, "as it is")[0])
 
 
 @pytest.mark.slow

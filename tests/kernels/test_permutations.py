@@ -13,10 +13,9 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.kernels.block_gibbs import matching
-from pymc_discrete.space.constraints import Permutations
 from pymc_discrete.structure.dependence import Dependence
 from tests.kernels.test_fixed_sums import sweep_matrices
-from tests.tools.enumeration import check_kernel, check_runs, check_sweep, enumerate_target, run_steps
+from tests.tools.enumeration import check_runs, check_sweep, enumerate_target, run_steps
 from tests.tools.statistics import g_test
 
 W = np.random.default_rng(4).normal(0, 1.2, (4, 4))
@@ -126,30 +125,22 @@ def test_odd_and_even_permutations_are_reached_from_each_state(build):
 
 # what is compiled differently, once: one permutation and two, an even and an odd number of places, with and
 # without terms that join them
-COMPILED = [
-    *((build, "as it is") for build in (weighted_of_three, weighted_of_four, two_at_once, beside_others)),
-    (joined, "scan"),
-    (weighted_of_four, "function"),
-]
+COMPILED = [(two_at_once, "as it is"), (beside_others, "as it is"), (joined, "scan")]
 
 
 @pytest.mark.parametrize(("build", "form"), COMPILED, ids=[f"{b.__name__}-{form}" for b, form in COMPILED])
 @pytest.mark.by_default("joined-scan")
 def test_compiled_sweeps_do_what_was_enumerated(build, form):
     e, P, _ = small(build, form)
-    check_runs(run_steps(e, *block_gibbs(), seed=CASES.index((build, form))), P)
-
-
-@pytest.mark.slow
-def test_leaves_the_target_as_it_is_and_reaches_all_of_it():
-    check_kernel(small(two_at_once, "as it is")[0], *block_gibbs())
+    check_runs(run_steps(e, *block_gibbs(), runs=20_000, seed=CASES.index((build, form))), P)
 
 
 # ---------------------------------------------------------------- which places meet
 @pytest.mark.parametrize("c", range(1, 9))
 def test_every_two_sites_are_matched_equally_often(c):
     sites = np.random.default_rng(0).permutation(2 * c).reshape(2, c)
-    drawn = np.asarray(jax.vmap(lambda key: matching(key, sites))(jax.random.split(jax.random.key(1), 2000)))
+    draw = jax.jit(jax.vmap(lambda key: matching(key, sites)))
+    drawn = np.asarray(draw(jax.random.split(jax.random.key(1), 2000)))
     assert drawn.shape == (2000, c // 2, 2, 2)
     for r, own in enumerate(sites):
         assert np.isin(drawn[:, :, r], own).all()
@@ -165,17 +156,6 @@ def test_every_two_sites_are_matched_equally_often(c):
         first = (drawn[:, 0, r] == own[-1]).any(-1).sum() if c > 3 else 0
         last = (drawn[:, -1, r] == own[-1]).any(-1).sum() if c > 3 else 0
         assert abs(first - last) <= 5 * np.sqrt(first + last)
-
-
-# ---------------------------------------------------------------- planted errors
-@pytest.mark.slow
-def test_the_checks_see_pairs_that_always_swap(monkeypatch):
-    """As if the state that a pair is in were none of its candidates."""
-    e, P, _ = small(weighted_of_three, "as it is")
-    swapped = lambda self, first, now: jnp.stack([now[:, ::-1]] * 2, axis=1)
-    monkeypatch.setattr(Permutations, "candidates", swapped)
-    with pytest.raises(AssertionError, match=r"what the enumeration cannot do|row"):
-        check_runs(run_steps(e, *block_gibbs()), P)
 
 
 # ---------------------------------------------------------------- the others
