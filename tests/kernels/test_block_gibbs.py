@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.kernels import block_gibbs, loop
 from pymc_discrete.kernels.block_gibbs import stretch
 from pymc_discrete.runtime.model_settings import model_settings
@@ -42,6 +43,7 @@ from tests.tools.oracle import assert_close, neighbours
 from tests.tools.running import sample_with_pymc
 from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import groups_of, site_matrix
+from tests.tools.walk import walk
 
 
 def uneven():
@@ -414,6 +416,22 @@ def test_an_impossible_start_is_left(top, together):
     assert (np.diff(possible.astype(int)) >= 0).all()  # and never entered again
 
 
+@pytest.mark.parametrize("offsets", [None, np.array([-1, 1])], ids=["all values", "window"])
+def test_a_site_stays_where_nothing_is_possible(offsets):
+    v = Variable("k", (5,), np.zeros(5, int), np.full(5, 3), offsets)
+    module = importlib.import_module("pymc_discrete.kernels.block_gibbs")
+
+    def impossible(*candidates):
+        return jnp.full(candidates[0].shape if candidates else (5, v.K), -jnp.inf)
+
+    @interpreted
+    def draw(now):
+        u = module.uniforms_for(jax.random.key(0), v, 5)
+        return module.draw_conditional(u, v, np.arange(5), now, impossible)
+
+    np.testing.assert_array_equal(draw(np.ones(5, int)), 1)
+
+
 def cholesky():
     X = np.random.default_rng(17).normal(size=(80, 60))
     g = pm.Bernoulli("g", 0.3, shape=60)
@@ -442,12 +460,13 @@ def test_refuses_estimates():
         kernel.step(jax.random.key(0), kernel.init(np.zeros(4, int), target), target, params)
 
 
-# ---------------------------------------------------------------- beside NUTS
+# ---------------------------------------------------------------- beside what the sampler of PyMC moves
 @pytest.mark.slow
-def test_mixture_beside_nuts():
+def test_mixture_beside_its_means(monkeypatch):
     """Against the marginalised likelihood on a grid of mu; 5 Monte Carlo standard errors of at least 400
     effective draws.
     """
+    monkeypatch.setattr(NutsBlock, "draw", walk)
     y = np.array([-2.1, -1.4, 0.3, 1.2, 1.9, 2.6])
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 2, shape=2)

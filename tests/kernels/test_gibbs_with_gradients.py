@@ -39,6 +39,13 @@ IDS = [f"{b.__name__}-{how}" for b, how in CASES]
 
 @pytest.mark.parametrize("balancing", BALANCINGS)
 @pytest.mark.parametrize(("build", "how"), CASES, ids=IDS)
+@pytest.mark.by_default(
+    *(f"mixed-exact-{balancing}" for balancing in BALANCINGS),
+    "windowed-gradient-sqrt",
+    "bounded-gradient-min",
+    "binary-exact-max",
+    "geometric-gradient-barker",
+)
 def test_matrix(build, how, balancing):
     e = small(build, how)
     assert e.target.exact == (how == "exact")
@@ -48,6 +55,7 @@ def test_matrix(build, how, balancing):
 
 
 @pytest.mark.parametrize("build", SMALL)
+@pytest.mark.by_default("windowed", "bounded")
 def test_the_checks_see_a_missing_proposal_ratio(build):
     e = small(build, "gradient")
     P, proposed = gwg_matrix(e, 2, "sqrt", proposal_ratio=False)

@@ -248,7 +248,7 @@ FLIPS = [(vectors, 1, "min"), (beside_counts, 1.5, "min")]
 def test_compiled_steps_of_gibbs_with_gradients(build, n_flips, balancing):
     e = small(build)
     case = FLIPS.index((build, n_flips, balancing))
-    ends = run_steps(e, *gibbs_with_gradients(n_flips, balancing), runs=20_000, seed=case)
+    ends = run_steps(e, *gibbs_with_gradients(n_flips, balancing), seed=case)
     P, _ = matrix_of_pairs(e, count_probabilities(n_flips), "GWG", balancing)
     check_runs(ends, P)
     if n_flips > 1:  # and the test sees a missing proposal ratio
@@ -314,7 +314,7 @@ PATHS = [
 def test_compiled_paths(build, form, way, backtrack, length, balancing):
     e = small(build, form)
     case = PATHS.index((build, form, way, backtrack, length, balancing))
-    ends = run_steps(e, *path_auxiliary(length, way == "PAS", backtrack, balancing), 20_000, case)
+    ends = run_steps(e, *path_auxiliary(length, way == "PAS", backtrack, balancing), seed=case)
     lengths = truncated(e, count_probabilities(length), backtrack)
     P, proposed = matrix_of_pairs(e, lengths, way, balancing, backtrack)
     check(e, P, proposed, backtrack)

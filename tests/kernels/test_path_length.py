@@ -19,7 +19,7 @@ CELLS = 60  # the ends of all intervals are among the ends of so many cells
         ((3, 4), 3.5, {1: 1 / 6, 3: 5 / 12, 4: 5 / 12}),
         ((2, 2), 2.0, {1: 1 / 3, 2: 2 / 3}),
     ],
-    ids=str,
+    ids=["1", "2", "2.5", "3", "adapt", "3 to 4", "2 or 1"],
 )
 def test_every_number_of_moves_has_its_probability(option, mean, wanted):
     lengths = PathLength("n_flips", option, 100)
