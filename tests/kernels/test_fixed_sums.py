@@ -38,8 +38,9 @@ def three_cells():
 
 
 def four_cells():
+    """Pairs interact with each other in two of the three matchings."""
     x = pm.DirichletMultinomial("x", n=4, a=np.array([0.5, 1.0, 2.0, 0.7]))
-    pm.Potential("e", 1.2 * (x[0] * x[1] - x[2] * x[3]))
+    pm.Potential("e", 0.6 * (x[0] * x[1] + x[2] * x[3]))
     return [range(5)] * 4, {}
 
 
