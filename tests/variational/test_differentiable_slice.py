@@ -13,6 +13,7 @@ from scipy import stats
 
 import pymc_discrete  # noqa: F401  (float64)
 from pymc_discrete.variational.differentiable_slice import differentiable_slice_sample, ends, same_class
+from tests.tools.interpreted import interpreted
 
 KEY = jax.random.key(1)
 RNG = np.random.default_rng(0)
@@ -27,21 +28,19 @@ def scale_only(params, x):
     return -0.5 * jnp.sum((x / params) ** 2)
 
 
-def correlated(params, x):
-    root = jnp.zeros((5, 5)).at[np.tril_indices(5)].set(params["root"])
-    return -0.5 * jnp.sum((root @ (x - params["mean"])) ** 2)
-
-
-def logistic(params, x):
-    signs = np.array([1, -1, 1, 1, -1, -1, 1, -1, 1])
-    return jax.nn.log_sigmoid(signs * (params["features"] @ x)).sum() - 0.5 * jnp.sum(
-        (x * jnp.exp(-params["log_scale"])) ** 2
-    )
-
-
 def logcosh(params, x):
     z = (x - params[0]) / params[1]
     return -jnp.sum(jnp.logaddexp(z, -z))
+
+
+def several(params, x):
+    """Of every kind, in coordinates of their own or together."""
+    return (
+        scale_only(params["scale"], x[:1])
+        + normal(params["normal"], x[1:2])
+        + logcosh(params["logcosh"], x[2:])
+        + jax.nn.log_sigmoid(np.array([1, -1, 1]) * (params["features"] @ x[1:3])).sum()
+    )
 
 
 def mixture(params, x):
@@ -54,12 +53,17 @@ def half_normal(params, x):
     return -0.5 * jnp.sum((x / params) ** 2)
 
 
-def exponential(params, x):
-    return -jnp.sum(params * x)
-
-
 def gamma(params, x):
     return jnp.sum((params[0] - 1) * jnp.log(x) - params[1] * x)
+
+
+def edges(params, x):
+    """A uniform density, a half-normal, an exponential, one that is 0 at its edge, and one far from 0."""
+    return (
+        half_normal(params["width"], x[1:2])
+        + gamma(params["gamma"], x[3:4])
+        - params["rates"] @ (x - np.array([0, 0, 0, 0, FAR]))[jnp.array([2, 4])]
+    )
 
 
 def beta(params, x):
@@ -70,27 +74,22 @@ def flat(params, x):
     return params * 0.0
 
 
-ROOT = np.eye(5)[np.tril_indices(5)] * 1.5 + 0.3 * RNG.normal(size=15)
 NORMAL = {"mean": np.array([1.0]), "log_scale": np.array([0.3])}
-LOG_CONCAVE = {
-    "scale": (scale_only, np.array(1.7), np.array([0.4])),
-    "normal": (normal, NORMAL, np.array([0.4])),
-    "logcosh": (logcosh, np.array([0.5, 1.3]), np.array([0.4, -1.0])),
-    "correlated": (correlated, {"root": ROOT, "mean": RNG.normal(size=5)}, RNG.normal(size=5)),
-    "logistic": (
-        logistic,
-        {"features": RNG.normal(size=(9, 5)), "log_scale": 0.2 * RNG.normal(size=5)},
-        RNG.normal(size=5),
-    ),
+INSIDE = {
+    "scale": np.array(1.7),
+    "normal": NORMAL,
+    "logcosh": np.array([0.5, 1.3]),
+    "features": RNG.normal(size=(3, 2)),
 }
 APART = {"apart": np.array(3.0), "width": np.array(0.6), "log_odds": np.array(0.4)}
-EDGED = {
-    "uniform": (flat, np.array(1.0), np.array([0.3, 0.6, 0.5]), (0.0, np.array([1.0, 2.0, 3.0]))),
-    "half-normal": (half_normal, np.array(1.5), np.array([0.7, 0.2]), (0.0, np.inf)),
-    "exponential": (exponential, np.array([0.5, 3.0]), np.array([0.7, 0.2]), (0.0, np.inf)),
-    "gamma, 0 at the edge": (gamma, np.array([2.5, 1.5]), np.array([0.7]), (0.0, np.inf)),
-    "beta, infinite at an edge": (beta, np.array([0.5, 1.5]), np.array([0.3]), (0.0, 1.0)),
-    "far from 0": (lambda p, x: exponential(p, x - 1e3), np.array(0.8), np.array([1e3 + 0.5]), (1e3, np.inf)),
+FAR = 1e3
+AT_EDGES = {"width": np.array(1.5), "gamma": np.array([2.5, 1.5]), "rates": np.array([0.5, 0.8])}
+LOWER, UPPER = np.array([0.0, 0.0, 0.0, 0.0, FAR]), np.array([1.0, *[np.inf] * 4])
+# (log density, parameters, start, support, numbers of steps)
+LOG_CONCAVE = {
+    "inside": (several, INSIDE, np.array([0.4, 0.4, 0.4, -1.0]), ENDLESS, (1, 10, 100)),
+    "at edges": (edges, AT_EDGES, np.array([0.3, 0.7, 0.7, 0.7, FAR + 0.5]), (LOWER, UPPER), (30,)),
+    "infinite at an edge": (beta, np.array([0.5, 1.5]), np.array([0.3]), (0.0, 1.0), (10,)),
 }
 
 
@@ -102,8 +101,9 @@ def compare(logdensity, params, x, lengths, support=ENDLESS):
 
     def losses(flat):
         path = differentiable_slice_sample(KEY, logdensity, *unravel(flat), max(lengths), support=support)
-        terms = (jnp.cos(path.x) + 0.1 * path.x**2).sum(1)
-        found = jnp.stack([terms[:n].mean() + path.x[n - 1, 0] for n in lengths])
+        moved = path.x - x
+        terms = (jnp.cos(moved) + 0.1 * moved**2).sum(1)
+        found = jnp.stack([terms[:n].mean() + moved[n - 1, 0] for n in lengths])
         return found, (found, path)
 
     h = 2e-4
@@ -119,36 +119,18 @@ def compare(logdensity, params, x, lengths, support=ENDLESS):
 
 
 @pytest.mark.parametrize("name", LOG_CONCAVE)
-@pytest.mark.by_default("normal", "correlated")
+@pytest.mark.by_default("at edges", "infinite at an edge")
 def test_gradient_of_a_path(name):
-    errors, path = compare(*LOG_CONCAVE[name], (1, 10, 100))
-    assert errors.max() < 1e-5
-    assert path.accepted.all()
-
-
-@pytest.mark.parametrize("x", [[0.3], [0.3, 1.0]], ids=["1d", "2d"])
-def test_gradient_of_a_path_between_modes(x):
-    errors, _ = compare(mixture, APART, np.array(x), (1, 10))
-    assert errors.max() < 1e-5
-
-
-@pytest.mark.parametrize("name", EDGED)
-@pytest.mark.by_default("exponential", "beta, infinite at an edge")
-def test_gradient_at_an_edge_of_the_support(name):
-    *given, support = EDGED[name]
-    errors, path = compare(*given, (10,), support)
+    *given, support, lengths = LOG_CONCAVE[name]
+    errors, path = compare(*given, lengths, support)
     assert errors.max() < 1e-5
     assert path.accepted.all()
     assert ((path.x >= support[0]) & (path.x <= support[1])).all()
 
 
-@pytest.fixture(scope="module")
-def chains():
-    """20 chains of 10 steps, compiled."""
-    _, params, _ = LOG_CONCAVE["correlated"]
-    keys, x = jax.random.split(KEY, 20), jnp.asarray(RNG.normal(size=(20, 5)))
-    one = partial(loss_and_path, correlated, params)
-    return one, keys, x, jax.jit(jax.vmap(one))(keys, x)
+def test_gradient_of_a_path_between_modes():
+    errors, _ = compare(mixture, APART, np.array([0.3, 1.0]), (1, 10))
+    assert errors.max() < 1e-5
 
 
 def loss_and_path(logdensity, params, key, x, checkpoint=False):
@@ -163,23 +145,15 @@ def assert_same(a, b):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), a, b)
 
 
-@pytest.mark.slow
-def test_chains_together_equal_each_alone(chains):
-    one, keys, x, together = chains
-    alone = jax.jit(one)
-    for i in range(0, 20, 5):
-        assert_same(alone(keys[i], x[i]), jax.tree.map(lambda a, i=i: a[i], together))
-
-
-def test_compiled_equals_eager(chains):
-    one, keys, x, together = chains
-    assert_same(one(keys[0], x[0]), jax.tree.map(lambda a: a[0], together))
-
-
-@pytest.mark.slow
-def test_checkpoints_change_nothing(chains):
-    one, keys, x, together = chains
-    assert_same(jax.jit(jax.vmap(partial(one, checkpoint=True)))(keys, x), together)
+def test_chains_together_equal_each_alone():
+    """Compiled side by side, with checkpoints, and interpreted one by one, without."""
+    keys, x = jax.random.split(KEY, 20), RNG.normal(size=(20, 2))
+    together = jax.jit(jax.vmap(partial(loss_and_path, mixture, APART, checkpoint=True)))(keys, x)
+    assert not together[0][1].accepted.all()
+    alone = interpreted(lambda words, x: loss_and_path(mixture, APART, jax.random.wrap_key_data(words), x))
+    for i in (0, 7, 19):
+        words = np.asarray(jax.random.key_data(keys[i]))
+        assert_same(alone(words, x[i]), jax.tree.map(lambda a, i=i: a[i], together))
 
 
 def test_parameters_may_differ_between_chains_and_be_closed_over():
@@ -194,10 +168,10 @@ def test_parameters_may_differ_between_chains_and_be_closed_over():
         return jax.vmap(lambda key, mean: last(key, mean, closed))(jax.random.split(KEY, 3), means).sum()
 
     of_params, of_closure = (
-        jax.value_and_grad(partial(total, closed=closed))(means) for closed in (False, True)
+        interpreted(jax.value_and_grad(partial(total, closed=closed)))(means) for closed in (False, True)
     )
     assert_same(of_params, of_closure)
-    assert (jnp.abs(of_params[1]) > 0.1).all()
+    assert (np.abs(of_params[1]) > 0.1).all()
 
 
 @pytest.mark.slow
@@ -213,8 +187,8 @@ def test_memory_is_of_the_path_alone():
 
         return jax.jit(jax.grad(loss)).lower(params).compile().memory_analysis().temp_size_in_bytes
 
-    few, many, checkpointed = kept(10_000), kept(30_000), kept(30_000, True)
-    assert (many - few) / 20_000 < 200  # bytes a step
+    many, checkpointed = kept(30_000), kept(30_000, True)
+    assert many / 30_000 < 200  # bytes a step
     assert checkpointed < many / 2
 
 
@@ -236,17 +210,15 @@ def test_ends_are_roots_and_nothing_is_rejected():
         )
         share = jnp.array([1e-12, 1e-6, 0.5, 1 - 1e-6, 1 - 1e-12])
         again = jax.vmap(lambda s: same_class(found, s * found.alpha[0] + (1 - s) * found.alpha[1]))(share)
-        return f, found.alpha, found.known, again, differentiable_slice_sample(key, logdensity, scale, x, 20)
+        return f, found.alpha, found.known, again
 
     run = jax.jit(jax.vmap(one, (0, None)))
     for scale in (1e-8, 1.0, 1e8):
-        f, alpha, known, again, path = run(jax.random.split(KEY, 500), scale)
+        f, alpha, known, again = run(jax.random.split(KEY, 500), scale)
         assert np.abs(f).max() <= 1e-12
         assert (alpha * np.array([1, -1]) > 0).all()
         assert known.all()
         assert again.all()
-        assert path.accepted.all()
-        assert path.differentiable.all()
 
 
 @pytest.mark.parametrize("name", ["laplace", "quartic", "nearly a box"])
@@ -261,7 +233,7 @@ def test_no_log_concave_density_rejects(name):
             )
         )
     )
-    path = run(jax.random.split(KEY, 500))
+    path = run(jax.random.split(KEY, 150))
     assert path.accepted.all()
     assert path.differentiable.all()
 
@@ -274,7 +246,7 @@ def test_a_jump_has_no_gradient():
         path = differentiable_slice_sample(KEY, stepped, params, x, 10)
         return path.x[:, 0], path
 
-    (of_params, of_x), path = jax.jit(jax.jacrev(places, (0, 1), has_aux=True))(0.3, np.array([0.8]))
+    (of_params, of_x), path = interpreted(jax.jacrev(places, (0, 1), has_aux=True))(0.3, np.array([0.8]))
     first = int(np.argmin(path.differentiable))
     assert first > 0
     assert path.accepted.all()  # the draws are right all the same
@@ -295,17 +267,22 @@ def test_an_edge_that_is_not_given_is_a_jump():
 
 
 def test_a_slope_of_zero_has_no_gradient():
-    found = ends(
-        lambda p, x: -((x[0] - 1) ** 3),
-        None,
-        jnp.zeros(1),
-        jnp.ones(1),
-        -1.0,
-        jnp.full(1, -2.0),
-        jnp.full(1, jnp.inf),
-    )
-    np.testing.assert_allclose(found.alpha, [1, -2], atol=1e-4)
-    assert found.known.tolist() == [False, True]
+    @interpreted
+    def found(x):
+        of = ends(
+            lambda p, x: -((x[0] - 1) ** 3),
+            None,
+            x,
+            jnp.ones(1),
+            -1.0,
+            jnp.full(1, -2.0),
+            jnp.full(1, jnp.inf),
+        )
+        return of.alpha, of.known
+
+    alpha, known = found(np.zeros(1))
+    np.testing.assert_allclose(alpha, [1, -2], atol=1e-4)
+    assert known.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("logdensity", [flat, lambda p, x: p * x[0]], ids=["flat", "rising"])
@@ -314,7 +291,7 @@ def test_an_improper_density_is_flagged(logdensity):
         path = differentiable_slice_sample(KEY, logdensity, 1.0, x, 3)
         return path.x[-1, 0], path
 
-    gradient, path = jax.grad(last, has_aux=True)(jnp.array([0.5]))
+    gradient, path = interpreted(jax.grad(last, has_aux=True))(np.array([0.5]))
     assert not path.accepted.any()
     assert not path.differentiable.any()
     assert (path.x == 0.5).all()
@@ -332,9 +309,8 @@ def test_float32():
         assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
 
 
-N_CHAINS = 20_000
+N_CHAINS = 6_000
 MIXTURES = {
-    "normal": (0.0, 1.0, 0.0),
     "20 apart": (20.0, 1.0, 0.5),
     "3 apart": (3.0, 0.8, 0.0),
     "unequal widths": (4.0, 0.2, 0.0),
@@ -358,20 +334,20 @@ def drawn(name):
 
 
 @pytest.fixture(scope="module")
-def three_steps():
+def five_steps():
     """Compiled once for all mixtures."""
     return jax.jit(
-        jax.vmap(lambda key, params, x: differentiable_slice_sample(key, mixture, params, x, 3), (0, None, 0))
+        jax.vmap(lambda key, params, x: differentiable_slice_sample(key, mixture, params, x, 5), (0, None, 0))
     )
 
 
 @pytest.mark.parametrize("name", MIXTURES)
 @pytest.mark.by_default("one within another")
-def test_draws_stay_draws(name, three_steps):
+def test_draws_stay_draws(name, five_steps):
     params, x, cdf = drawn(name)
-    path = three_steps(jax.random.split(KEY, N_CHAINS), params, x)
+    path = five_steps(jax.random.split(KEY, N_CHAINS), params, x)
     assert path.differentiable.mean() > 0.999
-    assert path.accepted.all() == (name in ("normal", "20 apart"))
+    assert path.accepted.all() == (name == "20 apart")
     assert np.abs(path.x[:, -1] - x).max() > 1
     assert stats.kstest(np.asarray(path.x[:, -1, 0]), cdf).pvalue > 1e-3 / len(MIXTURES)
 
@@ -406,7 +382,7 @@ def test_without_the_second_search_draws_do_not_stay_draws():
             u2 = jax.random.uniform(key_place)
             return x + u2 * found.alpha[0] + (1 - u2) * found.alpha[1], None
 
-        return jax.lax.scan(move, x, jax.random.split(key, 3))[0]
+        return jax.lax.scan(move, x, jax.random.split(key, 5))[0]
 
     x = jax.jit(jax.vmap(naive))(jax.random.split(KEY, N_CHAINS), x)
     assert stats.kstest(np.asarray(x[:, 0]), cdf).pvalue < 1e-6
