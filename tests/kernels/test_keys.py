@@ -9,7 +9,8 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete import learning
-from pymc_discrete.kernels import block_gibbs, gibbs_with_gradients
+from pymc_discrete.kernels import block_gibbs, gibbs_with_gradients, loop
+from pymc_discrete.variational import TiltedNormal
 from tests.tools.keys import collected
 from tests.tools.methods import others
 from tests.tools.running import QUIET
@@ -31,6 +32,12 @@ def sites():
         + 0.1 * k[0] * k[1]
         + 0.2 * k[0] * z[0],
     )
+
+
+def few():
+    """As `sites`, a few of them, where no more is asked."""
+    x, z, k = pm.Bernoulli("x", 0.4, shape=2), pm.Categorical("z", p=[0.2, 0.5, 0.3]), pm.Poisson("k", 2.0)
+    pm.Potential("e", 0.3 * x[0] * x[1] + 0.1 * k * x[1] + 0.2 * k * z)
 
 
 def dense():
@@ -59,37 +66,63 @@ def continuous():
     pm.Normal("y", a.sum(), b, observed=1.0)
 
 
-STEPS = {
-    "gwg": (sites, pmd.GibbsWithGradients, {}),
-    "gwg several": (sites, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
-    "pafs": (sites, pmd.PathAuxiliary, {}),
+KERNELS = {
+    "gwg several": (few, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
+    "pafs": (few, pmd.PathAuxiliary, {}),
     "pafs of flips": (spins, pmd.PathAuxiliary, {"path_length": (1, 4)}),
     "pas, no backtrack": (
-        sites,
+        few,
         pmd.PathAuxiliary,
         {"recompute": True, "backtrack": False, "path_length": 3},
     ),
-    "dmala": (sites, pmd.DiscreteLangevin, {}),
-    "dlmc": (sites, pmd.DiscreteLangevin, {"proposal": "dlmc"}),
+    "dmala": (few, pmd.DiscreteLangevin, {}),
+    "dlmc": (few, pmd.DiscreteLangevin, {"proposal": "dlmc"}),
     "dula": (spins, pmd.DiscreteLangevin, {"adjusted": False, "step_size": 0.5}),
-    "block gibbs": (sites, pmd.BlockGibbs, {"transitions": 2}),
-    "a scan": (dense, pmd.BlockGibbs, {"transitions": 2}),
-    "tree gibbs": (chain, pmd.TreeGibbs, {"transitions": 2}),
-    "tree gibbs on a cycle": (cycle, pmd.TreeGibbs, {"transitions": 2}),
-    "tree gibbs beside others": (sites, pmd.TreeGibbs, {"transitions": 2}),
+    "block gibbs": (sites, pmd.BlockGibbs, {}),
+    "a scan": (dense, pmd.BlockGibbs, {}),
+    "tree gibbs": (chain, pmd.TreeGibbs, {}),
+    "tree gibbs on a cycle": (cycle, pmd.TreeGibbs, {}),
+    "tree gibbs beside others": (sites, pmd.TreeGibbs, {}),
     "pmp": (spins, pmd.PerturbAndMaxProduct, {"n_sweeps": 3}),
+}
+STEPS = {
+    "gwg": (few, pmd.GibbsWithGradients, {}),
+    "block gibbs": (chain, pmd.BlockGibbs, {"transitions": 2}),
     "slice": (continuous, pmd.ReparameterizedSlice, {"sweeps": 2}),
 }
-OTHERS = {name: (sites, step, {}) for name, step in others(*(kind for _, kind, _ in STEPS.values())).items()}
-STEPS |= OTHERS
+OTHERS = {
+    name: (few, step, {})
+    for name, step in others(*(kind for _, kind, _ in [*KERNELS.values(), *STEPS.values()])).items()
+}
+KERNELS |= OTHERS
 
 
 @pytest.mark.filterwarnings(
     "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
 )
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.by_default("tree gibbs", *OTHERS)
+def test_kernels(name):
+    """Draws of a few transitions each, of which the kernel makes the keys."""
+    build, kind, options = KERNELS[name]
+    with pm.Model() as model:
+        build()
+        step = kind(**options)
+    x, target = step.target.at(model.initial_point())
+
+    def draw(state, key):
+        return loop(step.kernel, key, state, target, step.params, 3)[0], None
+
+    with collected() as keys:
+        run = jax.jit(lambda x, keys: jax.lax.scan(draw, step.kernel.init(x, target), keys)[0].x)
+        run(jnp.asarray(x), jax.random.split(jax.random.key(0), DRAWS))
+    keys.check(least=3 * DRAWS)
+
+
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.by_default("tree gibbs", "slice", *OTHERS)
+@pytest.mark.by_default("slice")
 def test_steps(name):
+    """Chains of a step, tuning and drawing."""
     build, kind, options = STEPS[name]
     with pm.Model() as model:
         build()
@@ -109,7 +142,7 @@ def test_steps(name):
 @pytest.mark.slow
 def test_settling():
     with pm.Model() as model:
-        sites()
+        few()
     with collected() as keys:
         step = pmd.GibbsWithGradients(model=model, transitions=1)
         step.draws_ahead = False  # as beside other steps, draw by draw
@@ -119,7 +152,7 @@ def test_settling():
         for _ in range(4):
             point, _ = step.step(point)
             step.learned = step.learned._replace(adaptation=step.learned.adaptation._replace(still=100))
-    keys.check(least=100)
+    keys.check(least=50)
 
 
 @pytest.mark.slow
@@ -127,16 +160,11 @@ def test_sample(monkeypatch):
     """Several blocks and chains, tuning with chains that are helped on, thinned and in chunks."""
     monkeypatch.setattr("pymc_discrete.engine.run.TUNING_CHUNK", 5)
     monkeypatch.setattr("pymc_discrete.kernels.adaptation.STUCK_DRAWS", 0)
-    with pm.Model() as model:
-        sites()
+    with pm.Model():
+        few()
         mu, s = pm.Normal("mu"), pm.Normal("s")
-        pm.Normal("y", mu + s + model["x"].sum(), 1.0, observed=1.0)
-        steps = [
-            pmd.ReparameterizedSlice("s"),
-            pmd.BlockGibbs("x"),
-            pmd.TreeGibbs("z"),
-            pmd.DiscreteLangevin("k"),
-        ]
+        pm.Normal("y", mu + s, 1.0, observed=1.0)
+        steps = [pmd.ReparameterizedSlice("s"), pmd.BlockGibbs(["x", "z"]), pmd.DiscreteLangevin("k")]
         with collected() as keys:
             pmd.sample(
                 6,
@@ -149,7 +177,7 @@ def test_sample(monkeypatch):
                 devices=jax.devices()[:1],
                 **QUIET,
             )
-    keys.check(least=3 * 23 * 5)
+    keys.check(least=3 * 23 * 4)
 
 
 # each sampler with a model, with hidden variables (RBM, some of the data at a time) and without
@@ -179,8 +207,11 @@ def test_learning(name):
 @pytest.mark.slow
 def test_energy_posterior():
     with pm.Model(), collected() as keys:
-        pm.Normal("x", shape=2)
-        fit = pmd.fit_energy_posterior(iterations=3, chains=2, n_steps=3, random_seed=1, progressbar=False)
+        pm.Normal("x")
+        energy = TiltedNormal(np.zeros(1), 1.0, width=1, depth=0, key=jax.random.key(9))
+        fit = pmd.fit_energy_posterior(
+            energy=energy, iterations=3, chains=2, n_steps=3, random_seed=1, progressbar=False
+        )
         fit.sample(3, tune=3, chains=2, thin=2, random_seed=2)
     keys.check(least=3 * 2 * 3 * 3)
 

@@ -41,13 +41,8 @@ def log_stairs(x):
     )
 
 
-def log_half_normal(x):
-    return jnp.where(x[0] > 0, -0.5 * x[0] ** 2, -jnp.inf)
-
-
 # {name: (log density, exact draws)}; every function of the draws below is tested against the exact ones
 DENSITIES = {
-    "normal": (lambda x: -0.5 * x @ x, lambda r: r.normal(size=(N, 1))),
     "correlated": (
         lambda x: -0.5 * x @ PRECISION @ x,
         lambda r: r.multivariate_normal(np.zeros(5), CORRELATED, N),
@@ -57,26 +52,28 @@ DENSITIES = {
         bimodal,
     ),
     "box": (lambda x: jnp.where(jnp.all((x > 0) & (x < 1)), 0.0, -jnp.inf), lambda r: r.random((N, 3))),
-    "half-normal": (log_half_normal, lambda r: np.abs(r.normal(size=(N, 1)))),
     "cauchy": (lambda x: -jnp.log1p(x[0] ** 2), lambda r: r.standard_cauchy((N, 1))),
     "laplace": (lambda x: -jnp.abs(x).sum(), lambda r: r.laplace(size=(N, 2))),
     "funnel": (lambda x: -(x[0] ** 2) / 18 - 2 * x[0] - 0.5 * jnp.exp(-x[0]) * (x[1:] @ x[1:]), funnel),
     "stairs": (log_stairs, stairs),
     "small": (lambda x: -0.5 * (x / 1e-8) @ (x / 1e-8), lambda r: 1e-8 * r.normal(size=(N, 2))),
-    "large": (lambda x: -0.5 * (x / 1e8) @ (x / 1e8), lambda r: 1e8 * r.normal(size=(N, 2))),
 }
-SCALE = {"small": 1e-8, "large": 1e8, "stairs": 0.3, "box": 0.5}
+SCALE = {"small": 1e-8, "stairs": 0.3, "box": 0.5}
 
 
 def sweeper(logdensity):
-    """(x (n, d), widths, seed, sweeps) -> (n, d)."""
+    """(x (n, d), widths, seed, sweeps) -> (n, d), and the log densities there (n,)."""
 
-    def run(key, x, widths, sweeps):
-        return slices.slice_draw(key, x, logdensity, widths, False, False, sweeps)[0]
+    @jax.jit
+    def compiled(key, x, widths, sweeps):
+        def run(key, x):
+            y = slices.slice_draw(key, x, logdensity, widths, False, False, sweeps)[0]
+            return y, logdensity(y)
 
-    compiled = jax.jit(jax.vmap(run, (0, 0, None, None)))
-    return lambda x, widths, seed, sweeps=1: np.asarray(
-        compiled(jax.random.split(jax.random.key(seed), len(x)), x, widths, sweeps)
+        return jax.vmap(run)(jax.random.split(key, len(x)), x)
+
+    return lambda x, widths, seed, sweeps=1: tuple(
+        map(np.asarray, compiled(jax.random.key(seed), x, widths, sweeps))
     )
 
 
@@ -98,11 +95,11 @@ def test_one_sweep_leaves_exact_draws_exact(name):
         widths = widths._replace(
             factor=scale / slices.SPREADS * shape if d in slices.FRAMES else widths.factor
         )
-        y = sweep(x, widths, n)
+        y, logp = sweep(x, widths, n)
         assert (y != x).mean() > 0.99  # alive
-        assert np.isfinite(jax.vmap(logdensity)(y)).all()
+        assert np.isfinite(logp).all()
         values = [*zip(y.T, fresh.T, strict=True), (y.sum(1), fresh.sum(1))]
-        values.append(tuple(np.asarray(jax.vmap(logdensity)(a)) for a in (y, fresh)))
+        values.append((logp, sweep(fresh, widths, n, 0)[1]))
         p += [stats.ks_2samp(a, b).pvalue for a, b in values]
         # and the pair is as likely there and back: orders in which the larger comes first
         p.append(stats.binomtest(int((y[:, 0] > x[:, 0]).sum()), N).pvalue)
@@ -114,7 +111,7 @@ def test_modes_far_apart_are_both_reached():
     """From one mode, with a width that spans both."""
     logdensity, exact = DENSITIES["bimodal"]
     widths = slices.initial_widths(1)._replace(axes=np.array([60.0]))
-    x = sweeper(logdensity)(np.zeros((N, 1)), widths, 0, 30)
+    x, _ = sweeper(logdensity)(np.zeros((N, 1)), widths, 0, 30)
     assert stats.ks_2samp(x[:, 0], exact(np.random.default_rng(9))[:, 0]).pvalue > SIGNIFICANCE
 
 
@@ -122,7 +119,7 @@ def test_an_impossible_height_lets_nothing_in():
     """log(0) as the height of a slice would hold every point, the impossible ones too."""
     rng = np.random.default_rng(0)
     x = rng.random((N, 1))
-    y = sweeper(lambda x: -jnp.inf + 0 * x[0])(x, slices.initial_widths(1), 0)
+    y, _ = sweeper(lambda x: -jnp.inf + 0 * x[0])(x, slices.initial_widths(1), 0)
     np.testing.assert_array_equal(y, x)  # nowhere to go
 
 
@@ -172,7 +169,7 @@ def test_many_coordinates_have_no_frame():
     d = max(slices.FRAMES) + 1
     widths = slices.initial_widths(d)
     assert widths.factor.shape == widths.scatter.shape == (0, 0)
-    y = sweeper(lambda x: -0.5 * x @ x)(np.random.default_rng(0).normal(size=(2, d)), widths, 1)
+    y, _ = sweeper(lambda x: -0.5 * x @ x)(np.random.default_rng(0).normal(size=(2, d)), widths, 1)
     assert stats.kstest(y.ravel(), "norm").pvalue > SIGNIFICANCE
 
 
@@ -182,7 +179,7 @@ def test_simulation_based_calibration():
     """Ranks of the prior draw among posterior draws of a hierarchical model are uniform (Talts et
     al. 2018).
     """
-    replicates, kept, thin = 500, 63, 8
+    replicates, kept, thin = 320, 63, 8
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 1.0)
         tau = pm.HalfNormal("tau", 1.0)
