@@ -6,9 +6,9 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from tests.tools.running import draws_of, sample_with_pymc
+from tests.tools.running import sample_with_pymc
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,6 @@ def test_what_is_chosen(mixed, caplog):
         pmd.AutoStep(model=mixed, n_flips=2)
     with pytest.raises(ValueError, match="'mu' is continuous"):
         pmd.AutoStep("mu", model=mixed)
-
-
-@pytest.mark.slow
-def test_several_blocks_sample():
-    with pm.Model() as model:
-        partly_dense()
-    idata = sample_with_pymc(model, lambda: pmd.AutoStep(), draws=10, tune=10, progressbar=True)
-    assert set(draws_of(idata)) == {"g", "z"}
-    assert (np.diff(draws_of(idata)["z"], axis=1) != 0).any()
 
 
 @pytest.mark.slow

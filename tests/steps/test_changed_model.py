@@ -14,7 +14,7 @@ from pymc_discrete.model.without_jax import all_in_jax
 from pymc_discrete.sampling.division import steps_of
 from tests.tools.running import QUIET
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 E = np.exp(3.0)
 
@@ -45,7 +45,8 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("kind", STEPS)
+# the kernels of discrete sites are renewed by the same code, of which one is asked
+@pytest.mark.parametrize("kind", ["block gibbs", "auto", "slice", "collapsed", "integrated"])
 @pytest.mark.by_default("auto", "slice")
 def test_a_potential_that_is_added_later(kind, caplog):
     model = a_model()

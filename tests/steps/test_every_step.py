@@ -19,7 +19,7 @@ from pymc_discrete.starts.start import ATTEMPTS, dispersed
 from tests.tools.methods import others
 from tests.tools.running import equal_walks, logp_of, lp_of, same_draws, sample_with_pymc, walk
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 
 def flow_step(model):
@@ -32,8 +32,6 @@ def flow_step(model):
 STEPS = {
     "gwg": functools.partial(pmd.GibbsWithGradients, n_flips="adapt"),
     "pafs": pmd.PathAuxiliary,
-    "pas": functools.partial(pmd.PathAuxiliary, recompute=True, transitions=5),
-    "no backtrack": functools.partial(pmd.PathAuxiliary, backtrack=False),
     "dmala": pmd.DiscreteLangevin,
     "dlmc": functools.partial(pmd.DiscreteLangevin, proposal="dlmc"),
     "block gibbs": pmd.BlockGibbs,
@@ -44,14 +42,12 @@ STEPS = {
 OTHERS = others(*STEPS.values(), pmd.PerturbAndMaxProduct)
 STEPS |= OTHERS
 # what a step is to PyMC does not depend on these options of its kernel, of which `test_tuning` asks
-OF_OPTIONS = ("pas", "no backtrack", "dlmc")
+OF_OPTIONS = ("dlmc",)
 # NUTS moves in the same program: beside a kernel that tunes, one that does not, and steps of other programs
 BESIDE_NUTS = ("pafs", "block gibbs", "auto", "flow", *OTHERS)
 TUNED = {
     "gwg": "n_flips",
     "pafs": "path_length",
-    "pas": "path_length",
-    "no backtrack": "path_length",
 } | dict.fromkeys(("dmala", "dlmc"), "step_size")
 
 

@@ -115,18 +115,17 @@ logging.getLogger("pymc").setLevel(logging.ERROR)
 def run(draws, **options):
     with pm.Model():
         x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.55]))
-        mu = pm.Normal("mu", x.sum())
-        pm.Normal("y", mu, 1.0, observed=[0.3, 1.2])
+        pm.Normal("y", x.sum(), 1.0, observed=[0.3, 1.2])
         quiet = dict(progressbar=False, compute_convergence_checks=False)
         return pm.sample(draws, tune=20, chains=2, step=pmd.BlockGibbs(), random_seed=1, **quiet, **options)
 
 if __name__ == "__main__":
     what, ctx = sys.argv[1:]
     if what == "again":
-        for _ in range(4):
+        for _ in range(2 if ctx == "fork" else 1):
             found = run(20, cores=2, mp_ctx=ctx)
             one = run(20, cores=1)
-            same = np.array_equal(found["posterior"]["mu"], one["posterior"]["mu"])
+            same = np.array_equal(found["posterior"]["x"], one["posterior"]["x"])
             print(same, flush=True)
     else:
         print("started", flush=True)
@@ -154,8 +153,12 @@ def started(script, *arguments):
 def test_calls_in_turn(script, ctx):
     """As in a notebook: with processes, then JAX in this one, then with processes again."""
     with started(script, "again", ctx) as run:
-        out, err = run.communicate(timeout=300)
-    assert out.split() == ["True"] * 4, err[-3000:]
+        try:
+            out, err = run.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)  # its workers hold the pipes too
+            out, err = run.communicate()
+    assert out.split() == ["True"] * (2 if ctx == "fork" else 1), err[-3000:]
     assert "multithreaded" not in err
 
 
@@ -208,7 +211,7 @@ from pymc_discrete.engine.source import ChainOrder
 class Busy:
     def begin(self, order, point):
         asked.set()
-        end = time.monotonic() + 2
+        end = time.monotonic() + 1
         while time.monotonic() < end:
             jax.jit(lambda x: jnp.sin(x) + 1.0)(1.0)
         print("answered", flush=True)

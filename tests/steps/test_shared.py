@@ -45,11 +45,11 @@ VALUES = {"a": 2, "b": 2, "c": 2, "z": 3}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart", [False, True])
-def test_in_one_program(apart):
+def test_in_one_program():
+    """Beside two steps, each for some of its variables."""
     with pm.Model() as model:
         scalars()
-        local = [pmd.BlockGibbs(["a", "b"]), pmd.BlockGibbs(["z", "c"])] if apart else [pmd.BlockGibbs()]
+        local = [pmd.BlockGibbs(["a", "b"]), pmd.BlockGibbs(["z", "c"])]
         idata = pmd.sample(1000, tune=100, chains=4, step=[Shared(), *local], random_seed=3, **QUIET)
     check_proportions(idata["posterior"], [*VALUES], *enumerated(model, VALUES))
     stats = idata["sample_stats"]

@@ -1,12 +1,7 @@
 """PyMC's step contract: everything that pm.sample asks of a step and gives to one."""
 
-import json
-import os
 import pickle
 import re
-import signal
-import subprocess
-import sys
 from collections import OrderedDict
 from multiprocessing import get_context
 
@@ -32,7 +27,7 @@ from tests.tools.running import (
     walk,
 )
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 
 @pytest.fixture(scope="module")
@@ -365,65 +360,12 @@ def forkserver():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["forkserver", "spawn"])
-def test_parallel_chains_equal_sequential_ones(small, start):
-    context = forkserver() if start == "forkserver" else start
+def test_parallel_chains_equal_sequential_ones(small):
+    """Of workers of a server of forks; tests/steps/test_served.py has the other ways to start them."""
     one = sample_with_pymc(small, pmd.GibbsWithGradients, random_seed=5)
-    two = sample_with_pymc(small, pmd.GibbsWithGradients, random_seed=5, cores=2, mp_ctx=context)
+    two = sample_with_pymc(small, pmd.GibbsWithGradients, random_seed=5, cores=2, mp_ctx=forkserver())
     assert same_draws(one, two)
     assert np.array_equal(one["sample_stats"]["lp"].values, two["sample_stats"]["lp"].values)
-
-
-FORK = """
-import json, logging
-import numpy as np
-import pymc as pm
-import pymc_discrete as pmd
-logging.getLogger("pymc").setLevel(logging.ERROR)
-
-def run(**options):
-    try:
-        with pm.Model():
-            x = pm.Bernoulli("x", np.array([0.3, 0.6, 0.55]))
-            pm.Poisson("k", 2.0 + x.sum())
-            quiet = dict(progressbar=False, compute_convergence_checks=False)
-            step = pmd.GibbsWithGradients()
-            idata = pm.sample(20, tune=5, chains=2, step=step, random_seed=1, **quiet, **options)
-        return idata["posterior"]["k"].values.tolist()
-    except Exception as e:
-        return f"{type(e).__name__}: {e}"
-
-if __name__ == "__main__":
-    forked = dict(cores=2, mp_ctx="fork")
-    for name, options in {"fresh": forked, "one": dict(cores=1), "after": forked}.items():
-        print(json.dumps([name, run(**options)]), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory):
-    """What three runs of one process came to: forked before JAX ran, not forked, forked after."""
-    script = tmp_path_factory.mktemp("fork") / "script.py"
-    script.write_text(FORK)
-    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    with subprocess.Popen([sys.executable, str(script)], start_new_session=True, **quiet) as run:
-        try:
-            out, _ = run.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)  # its workers hold the pipe too
-            out, _ = run.communicate()
-    return dict(map(json.loads, out.splitlines()))
-
-
-@pytest.mark.slow
-def test_fork_before_jax_has_run(forks):
-    assert forks["fresh"] == forks["one"]
-
-
-@pytest.mark.slow
-def test_fork_after_jax_has_run(forks):
-    assert "after" in forks, "the forked worker hung"
-    assert forks["after"] == forks["one"]
 
 
 # ---------------------------------------------------------------- data that change
