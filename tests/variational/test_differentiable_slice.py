@@ -128,6 +128,7 @@ def test_gradient_of_a_path(name):
     assert ((path.x >= support[0]) & (path.x <= support[1])).all()
 
 
+@pytest.mark.slow
 def test_gradient_of_a_path_between_modes():
     errors, _ = compare(mixture, APART, np.array([0.3, 1.0]), (1, 10))
     assert errors.max() < 1e-5
@@ -145,6 +146,7 @@ def assert_same(a, b):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), a, b)
 
 
+@pytest.mark.slow
 def test_chains_together_equal_each_alone():
     """Compiled side by side, with checkpoints, and interpreted one by one, without."""
     keys, x = jax.random.split(KEY, 20), RNG.normal(size=(20, 2))
