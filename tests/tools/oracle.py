@@ -3,10 +3,13 @@
 import jax
 import numpy as np
 import pymc as pm
+from pytensor.compile.mode import Mode
+from pytensor.link.vm import VMLinker
 
 import pymc_discrete as pmd
 from tests.tools.interpreted import interpreted
 
+UNREWRITTEN = Mode(VMLinker(use_cloop=False, c_thunks=False), optimizer=None)
 RNG = lambda seed: np.random.default_rng(seed)
 both = interpreted(lambda target, x: (target.logdensity(x), target.differences(x)))
 neighbours = interpreted(lambda target, x: target.space.neighbours(x))
@@ -15,7 +18,19 @@ densities_at = interpreted(jax.vmap(lambda target, x: target.logdensity(x), (Non
 
 def oracle(model):
     """The model's log density; where PyMC refuses parameters or an index, the density is zero."""
-    f = model.compile_logp(mode="FAST_COMPILE")
+    return with_zeros(model.compile_logp(mode="FAST_COMPILE"))
+
+
+def unrewritten(model):
+    """As `oracle`, by the graph as PyMC wrote it, node by node: for a model that has a few hundred states.
+
+    PyTensor takes several times as long to rewrite such a graph as to evaluate it at these states.
+    """
+    return with_zeros(model.compile_logp(mode=UNREWRITTEN))
+
+
+def with_zeros(f):
+    """A compiled log density, as a function that is -inf where PyMC raises or finds nan."""
 
     def logp(point):
         try:

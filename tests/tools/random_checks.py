@@ -29,7 +29,7 @@ from pymc_discrete.distributions.permutation import WeightedPermutationRV
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.reuse import forget
 from tests.tools.interpreted import interpreted
-from tests.tools.oracle import oracle
+from tests.tools.oracle import unrewritten
 from tests.tools.random_models import RandomModel, cut, random_model, run
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
@@ -116,7 +116,7 @@ class Check:
         self.names = list(given.values)
         self.sizes = [len(v) for v in given.values.values()]
         self.count = int(np.prod(self.sizes))
-        self.logp = oracle(self.model)
+        self.logp = unrewritten(self.model)
         self.start = {k: np.asarray(v) for k, v in self.model.initial_point().items()}
         tried = (self.random_point() for _ in range(8))
         self.points = list(itertools.islice((p for p in tried if len(p[1])), len(STATES)))
@@ -264,7 +264,7 @@ class Check:
         marginal = or_refused(
             pmd.marginalize, self.model, alone, truncate=truncate | self.given.support or None
         )
-        logp = oracle(marginal)
+        logp = unrewritten(marginal)
         for point, *_ in self.points:
             numbers, densities = self.possible(point, np.arange(self.count))
             # vectors that cannot be summed out stay where one of the possible states has them
