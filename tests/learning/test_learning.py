@@ -68,7 +68,7 @@ def test_toy_of_section_5_1():
 
 # ---------------------------------------------------------------- exact learning
 class Exact:
-    """A sampler that draws by enumeration."""
+    """A sampler that draws by enumeration, each state as often as it is probable, to a draw."""
 
     def begin(self, key, graph, chains):
         return None
@@ -81,9 +81,10 @@ class Exact:
                 )
             )
         )
-        return jnp.asarray(x)[
-            jax.random.categorical(key, jax.vmap(graph.logdensity)(jnp.asarray(x)), shape=(chains,))
-        ], None
+        p = jax.nn.softmax(jax.vmap(graph.logdensity)(jnp.asarray(x)))
+        # at equal distances: for all chains together as good as without error, and for one a draw
+        places = (jnp.arange(chains) + jax.random.uniform(key)) / chains
+        return jnp.asarray(x)[jnp.searchsorted(jnp.cumsum(p)[:-1], places, side="right")], None
 
     def conditional(self, key, graph, kept=None):
         return self.draw(key, graph, None, 1)[0][0]
@@ -116,7 +117,8 @@ def test_gradient_is_that_of_the_likelihood(name):
     visible = model.space.variables[0]
     data = r.integers(visible.lower, visible.upper + 1, size=(6, visible.size))
     params = moved(model, 5.0)
-    n = 200_000
+    # the draws are without error, but those of hidden units
+    n, error = (200_000, 5 / np.sqrt(200_000) * 2) if name == "rbm" else (12_000, 1e-2)
     rows = np.repeat(data, n // 6, axis=0)
     found = learning.fit(
         model,
@@ -139,7 +141,7 @@ def test_gradient_is_that_of_the_likelihood(name):
 
     wanted = interpreted(jax.grad(exact))(params)
     for got, want in zip(jax.tree.leaves(step), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_allclose(got, want, atol=5 / np.sqrt(n) * 2)
+        np.testing.assert_allclose(got, want, atol=error)
 
 
 def test_l1_is_on_the_interactions_alone():

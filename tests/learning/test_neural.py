@@ -88,7 +88,7 @@ def test_a_network_learns(objective):
         optimizer=optax.adam(0.005),
         iterations=600,
         chains=200,
-        batch=200,
+        batch=200 if objective == "likelihood" else None,
         ema=0.98,
         progressbar=False,
     )
