@@ -251,6 +251,13 @@ def a_model(
     return model
 
 
+def continuous(effect):
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.3, 2.0)
+        pm.Normal("y", effect(b), 1.0, observed=Y)
+    return model
+
+
 SAME = {
     "the same once more": lambda name: name(a_model()),
     "data": lambda name: name(a_model(y=Y + 0.25)),
@@ -263,6 +270,8 @@ OTHERS = {
     "as it is": lambda name: name(a_model()),
     "graph": lambda name: name(a_model(effect=lambda b, z, k: b * z - k)),
     "function": lambda name: name(a_model(function=pt.exp)),
+    "continuous unknowns alone": lambda name: name(continuous(pt.exp)),
+    "of which another function is read": lambda name: name(continuous(pt.sin)),
     "function of the user": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], stays, model=m)),
     "another function": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], moves, model=m)),
     "what a function reads": lambda name: reading_otherwise(name),
