@@ -171,6 +171,7 @@ def test_moves_and_their_exact_differences(build):
 @pytest.mark.parametrize(
     "build", [everything, bounded, only_by_two, windowed], ids=lambda build: build.__name__
 )
+@pytest.mark.by_default("everything")
 def test_estimates_are_sums_of_changes_of_single_sites(build):
     """Of all moves and of some rows of them, along paths from several states, against the table in NumPy."""
     e, near = small(build), 8
