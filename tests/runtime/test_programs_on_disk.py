@@ -258,6 +258,20 @@ def continuous(effect):
     return model
 
 
+def discrete(effect):
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.3, shape=4)
+        pm.Potential("e", effect(0.3 * z.sum()))
+    return model
+
+
+def counted(mean):
+    with pm.Model() as model:
+        N = pm.Poisson("N", mean)
+        pm.Binomial("y", n=N, p=pm.Beta("p", 2, 2), observed=3)
+    return model
+
+
 SAME = {
     "the same once more": lambda name: name(a_model()),
     "data": lambda name: name(a_model(y=Y + 0.25)),
@@ -272,6 +286,10 @@ OTHERS = {
     "function": lambda name: name(a_model(function=pt.exp)),
     "continuous unknowns alone": lambda name: name(continuous(pt.exp)),
     "of which another function is read": lambda name: name(continuous(pt.sin)),
+    "discrete unknowns alone": lambda name: name(discrete(pt.exp)),
+    "of which a term is another": lambda name: name(discrete(pt.sin)),
+    "short stretches of a sum": lambda name: name(counted(5.0), collapse=["N"]),
+    "long stretches of a sum": lambda name: name(counted(500.0), collapse=["N"]),
     "function of the user": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], stays, model=m)),
     "another function": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], moves, model=m)),
     "what a function reads": lambda name: reading_otherwise(name),
