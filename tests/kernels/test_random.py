@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytensor.link.jax.dispatch  # noqa: F401  # sets JAX to 64 bits, as a model does
 import pytest
 from scipy import stats
 
