@@ -42,7 +42,8 @@ class Labels(Analysis[np.ndarray]):
         rule = self.dependence.rule(node)
         if rule is None:
             return [self._distinct(v) for v in node.outputs]
-        # what all elements read as a whole does not tell one from another, and is left out
+        # An input that every element reads in full cannot distinguish one element from another: the rule says
+        # so by None, or by no entries of its own (a second axis of length 0), and the input is left out.
         read = [
             np.where(reads >= 0, labels[reads], -1)
             for reads, labels in zip(rule.reads, values, strict=True)

@@ -1,6 +1,8 @@
 """What is logged of the draws of a run when it ends: the findings of all checks, a line each."""
 
+import importlib
 import logging
+import threading
 from collections.abc import Callable, Mapping
 
 import pymc as pm
@@ -21,6 +23,15 @@ _log = logging.getLogger("pymc.discrete")
 def checks_in_order() -> list[tuple[str, Check]]:
     """All checks, in the order of their lines."""
     return sorted(CHECKS.items(), key=lambda item: item[1].place)
+
+
+def import_meanwhile() -> None:
+    """Begin to import what `check_convergence` needs, in a thread beside which compiled chains run.
+
+    It takes a third of a second.
+    """
+    ahead = threading.Thread(target=importlib.import_module, args=["arviz_stats.base"], name="import")
+    ahead.start()
 
 
 def check_convergence(

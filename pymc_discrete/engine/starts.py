@@ -91,7 +91,8 @@ def starts_of_chains(
     """
     judge = next((block for block in blocks if not block.start_program), blocks[0])
     points: list[dict[str, np.ndarray]] = []
-    moved: dict[str, None] = {}  # variables whose start was impossible
+    # an ordered set: variables that were moved because their start was impossible
+    moved: dict[str, None] = {}
 
     def usable(point: dict[str, np.ndarray]) -> tuple[float, bool]:
         logp = judge.logdensity(point)

@@ -17,6 +17,7 @@ from pymc_discrete.runtime.seeds import new_seed
 # characters of a variable's name that become part of a file name, which many file systems limit to 255 bytes
 LONGEST_NAME = 100
 PROGRESS = "progress.json"
+GROWING = "draws"  # the setting that may grow: a run of which more draws are asked goes on
 BEFORE = "progress-before.json"  # the progress one chunk earlier; the states of the chains then are kept too
 
 
@@ -82,7 +83,7 @@ class Checkpoint:
     Parameters
     ----------
     folder : created if it does not exist
-    settings : the settings that must be equal when the run is resumed
+    settings : the settings that must be equal when the run is resumed, but for `GROWING`, which may grow
     lengths : {part: number of draws}
 
     Raises
@@ -132,13 +133,13 @@ class Checkpoint:
             ) from error
         for name, value in self.settings.items():
             kept = progress["settings"].get(name)
-            if kept != value:
+            if kept != value and not (name == GROWING and isinstance(kept, int) and kept < value):
                 theirs, ours = where_unlike(kept, value)
                 raise CheckpointError(
                     f"{self.folder} holds a run with {name}={theirs!r}, and this one has {name}={ours!r}. "
-                    "Ask for the same, or give another folder."
+                    f"Ask for {'as many or more' if name == GROWING else 'the same'}, or give another folder."
                 )
-        self.progress = progress
+        self.progress = progress | {"settings": self.settings}
         last = progress["last"]
         if last is not None:
             for file, crc in last["crc"].items():
@@ -237,7 +238,10 @@ class Checkpoint:
         new.replace(self.folder / name)
 
     def _put(self, file: str, array: np.ndarray, first: int, length: int) -> int:
-        path, shape = self.folder / file, (array.shape[0], length, *array.shape[2:])
+        path = self.folder / file
+        if path.exists():
+            length = lengthened(path, length)
+        shape = (array.shape[0], length, *array.shape[2:])
         if not path.exists() and first:
             raise CheckpointError(
                 f"{path} is missing, and {first} draws with it. Delete the folder to start again."
@@ -308,6 +312,25 @@ def safe(name: str) -> str:
     if len(escaped) <= LONGEST_NAME:
         return escaped
     return f"{escaped[:LONGEST_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def lengthened(path: Path, length: int) -> int:
+    """The length of a file's array (chains, draws, ...), which has room for `length` draws afterwards.
+
+    A longer array is a copy that takes the place of the file when it is whole.
+    """
+    old = np.load(path, mmap_mode="r")
+    if old.shape[1] >= length:
+        return old.shape[1]
+    copy = path.with_name(f"{path.name}.new")
+    shape = (old.shape[0], length, *old.shape[2:])
+    new = np.lib.format.open_memmap(copy, "w+", old.dtype, shape)
+    for chain, draws in enumerate(old):
+        new[chain, : old.shape[1]] = draws
+    new.flush()
+    del new, old, draws
+    copy.replace(path)
+    return length
 
 
 def data_offset(file) -> int:

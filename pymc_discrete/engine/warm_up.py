@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 FEWEST = 20  # tuning draws; with fewer the mass matrix is not adapted
-BEFORE, AFTER = 75, 50  # draws before and after the windows of the mass matrix
+BEFORE_WINDOWS, AFTER_WINDOWS = 75, 50  # draws before and after the windows of the mass matrix
 WINDOW = 25  # draws of the first window; the next ones are twice as long each
 
 
@@ -64,7 +64,7 @@ def schedule(tune: int) -> np.ndarray:
     found = np.zeros((tune, 2), int)
     if tune < FEWEST:
         return found
-    first, last, length = BEFORE, AFTER, WINDOW
+    first, last, length = BEFORE_WINDOWS, AFTER_WINDOWS, WINDOW
     if first + length + last > tune:
         first, last = int(0.15 * tune), int(0.1 * tune)
         length = tune - first - last

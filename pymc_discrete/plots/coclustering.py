@@ -11,7 +11,7 @@ from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import plotted_variables
 
 SIDE = 5.6  # inches
-TICK_CHARACTERS = 44  # characters for which the horizontal axis has room
+TICK_CHARACTERS = 44  # characters of all labels of ticks together that fit along the horizontal axis
 NAMED_SITES = 40  # up to this many sites are named; of more only the clusters
 
 

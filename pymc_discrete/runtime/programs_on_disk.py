@@ -12,7 +12,7 @@ import pickle
 import platform
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from importlib.metadata import PackageNotFoundError, version
@@ -29,7 +29,7 @@ from pymc_discrete.runtime.jax_settings import settings_now
 
 _log = logging.getLogger("pymc.discrete")
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = str(Path(__file__).parents[1])
 LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor")
 # what a file begins with; then the checksum of the rest
 HEADER = b"pymc-discrete program 1\n"
@@ -49,10 +49,20 @@ def environment() -> tuple[str, ...]:
     for name in LIBRARIES:
         with suppress(PackageNotFoundError):
             found.append(f"{name} {version(name)}")
-    for file in sorted(PACKAGE.rglob("*.py")):
-        status = file.stat()
-        found.append(f"{file.relative_to(PACKAGE)} {status.st_size} {status.st_mtime_ns}")
-    return tuple(found)
+    return *found, *sorted(files_of(PACKAGE))
+
+
+def files_of(folder: str) -> Iterator[str]:
+    """The files of Python in a folder and all below it, with their sizes and times.
+
+    By `os.scandir`, since `Path.rglob` takes ten times as long.
+    """
+    for entry in os.scandir(folder):
+        if entry.is_dir():
+            yield from files_of(entry.path)
+        elif entry.name.endswith(".py"):
+            status = entry.stat()
+            yield f"{entry.path.removeprefix(PACKAGE)} {status.st_size} {status.st_mtime_ns}"
 
 
 class Hits(threading.local):
@@ -149,7 +159,7 @@ def name_of(name: str, arguments: str) -> str:
     return checksum_of(f"{name} {arguments}".encode()).hex()[:CHECKSUM]
 
 
-def path_of(name: str) -> Path | None:
+def program_file(name: str) -> Path | None:
     """The file for the program of a name; None if no programs are kept on disk."""
     folder = usable_folder()
     return folder and folder / f"{name}{ENDINGS[1]}"
@@ -157,7 +167,7 @@ def path_of(name: str) -> Path | None:
 
 def read(name: str) -> bytes | None:
     """What `write` has written for a name; None where there is nothing, or it is damaged."""
-    path = path_of(name)
+    path = program_file(name)
     if path is None:
         return None
     try:
@@ -200,7 +210,7 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
     anew : whether it was compiled in this process. What JAX has found in its cache cannot be written, since
         XLA leaves out functions of it: it is compiled once more.
     """
-    path = path_of(name)
+    path = program_file(name)
     if path is None:
         return
     new = None

@@ -15,7 +15,7 @@ import numpy as np
 import pymc as pm
 from xarray import DataTree
 
-from pymc_discrete.diagnostics.convergence import check_convergence
+from pymc_discrete.diagnostics.convergence import check_convergence, import_meanwhile
 from pymc_discrete.diagnostics.draws import DISCRETE_ATTRIBUTE
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
@@ -138,7 +138,8 @@ def sample(
         Draws of each chain that are computed before they are transferred to the host.
     checkpoint : path, optional
         A folder to which the run is saved after every chunk. The same call resumes an interrupted run, and
-        gives the same draws to the last bit. The draws of the result stay on the disk, memory-mapped.
+        gives the same draws to the last bit; with more `draws` a run goes on, also one that had ended, as if
+        so many had been asked for at first. The draws of the result stay on the disk, memory-mapped.
     idata_kwargs : dict, optional
         "log_likelihood", "log_prior" (True or names), "coords", "dims". The log likelihood "marginal" is that
         of each observation given the other ones, with the variables of `collapse` summed out, or all discrete
@@ -237,7 +238,8 @@ def sample(
         with Progress(tune + draws, chains, shown) as bar:
             program = Program(model, blocks, packing, recorded(model, var_names), used)
             if not program.begun("run"):
-                # begins to compile the program in a thread, beside which the starts are checked below
+                # The program is compiled in a background thread from now on, while the starts are checked
+                # below. To close these chains does not stop it.
                 with closing(
                     RunningChains(program, program.start([point] * chains), seed, threads)
                 ) as anywhere:
@@ -257,6 +259,8 @@ def sample(
                 try:
                     with closing(RunningChains(program, states, seed, threads)) as all_chains:
                         run = ChainsRun(model, all_chains, store, tune, draws, thin, chunk, bar, callback)
+                        if compute_convergence_checks:
+                            import_meanwhile()
                         run.complete(keep_warmup=not discard_tuned_samples)
                     break
                 except GradientNotFinite:  # nothing is stored yet

@@ -441,7 +441,9 @@ class DiscreteStep(JaxStep):
             name: s.type(value) for (name, s), value in zip(STATISTICS_OF_SITES.items(), of_draw, strict=True)
         }
         if not self.shared and (self._last is not None or (first and self.tune_draws + self.draws > 0)):
-            self._last = y  # of a chain that was announced: else anybody may step from anywhere
+            # Noted only in a chain of which the step was told that it begins: then values that differ from
+            # these at the next draw are another step's. Otherwise a caller may step from any point.
+            self._last = y
         logp += self.density.untouched.on_host(others)
         new = dict(point)
         for name, part in [*space.unravel(y).items(), *integrated.items()]:

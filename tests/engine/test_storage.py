@@ -10,7 +10,14 @@ import pytensor
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.engine.storage import Checkpoint, CheckpointError, Memory
+from pymc_discrete.engine.storage import (
+    Checkpoint,
+    CheckpointError,
+    Memory,
+    file_of,
+    is_complete,
+    lengthened,
+)
 from pymc_discrete.sampling.fingerprint import checksum
 from tests.models import labels_and_count, spin_chain
 from tests.tools.processes import run_python
@@ -35,13 +42,43 @@ def test_resumed_run_is_the_whole_run(tmp_path, build, keep):
         np.testing.assert_array_equal(whole["warmup_posterior"]["mu"], again["warmup_posterior"]["mu"])
 
 
+def test_a_run_that_had_ended_goes_on_with_more_draws(tmp_path):
+    """As if so many had been asked for at first, also when it is cut off; what was returned stays."""
+    first = sample_in_chunks(tmp_path, build=labels_and_count)
+    values = {name: np.array(v) for name, v in first["posterior"].data_vars.items()}
+    for n, draws in enumerate((70, 95)):
+        (tmp_path / "posterior-draws-mu.npy.new").write_bytes(b"of a process that was killed")
+        if n:
+            with pytest.raises(ValueError, match="cut off"):
+                sample_in_chunks(tmp_path, labels_and_count, draws, callback=stop_after(80))
+        whole = sample_in_chunks(None, labels_and_count, draws)
+        assert_same_draws(whole, sample_in_chunks(tmp_path, labels_and_count, draws))
+        assert is_complete(tmp_path)
+    assert not [*tmp_path.glob("*.npy.new")]
+    for name, value in values.items():
+        np.testing.assert_array_equal(first["posterior"][name], value)
+
+
+def test_a_file_may_have_room_for_more_draws_than_are_asked_for(tmp_path):
+    """As of a process that was killed when it had made room for more."""
+    written(tmp_path)
+    lengthened(tmp_path / file_of("posterior", "draws", "x"), 32)
+    store = Checkpoint(tmp_path, {"draws": 12}, {"posterior": 12})
+    store.write("posterior", 4, {"draws": {"x": np.full((2, 4, 3), 2, np.int8)}}, {"a": np.zeros(3)})
+    kept = store.read("posterior", "draws")["x"]
+    np.testing.assert_array_equal(kept[:, :, 0], [np.repeat([0, 1, 2], 4)] * 2)
+
+
 def test_checkpoint_refuses_another_run(tmp_path):
     sample_in_chunks(tmp_path)
     with (
         spin_chain(),
-        pytest.raises(RuntimeError, match="holds a run with draws=40, and this one has draws=50"),
+        pytest.raises(
+            RuntimeError,
+            match=r"holds a run with draws=40, and this one has draws=30\. Ask for as many or more",
+        ),
     ):
-        pmd.sample(50, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
+        pmd.sample(30, tune=60, chains=2, random_seed=5, checkpoint=tmp_path, **QUIET)
     with spin_chain() as changed:
         pm.Potential("more", 0.1 * changed["x"].sum())
     with changed, pytest.raises(RuntimeError, match="holds a run with model and data="):

@@ -91,10 +91,10 @@ def lp_of(idata):
 
 
 # ---------------------------------------------------------------- runs with checkpoints
-def sample_in_chunks(folder, build=spin_chain, **options):
+def sample_in_chunks(folder, build=spin_chain, draws=40, **options):
     with build():
         return pmd.sample(
-            40, tune=60, chains=2, chunk=10, random_seed=5, checkpoint=folder, **QUIET, **options
+            draws, tune=60, chains=2, chunk=10, random_seed=5, checkpoint=folder, **QUIET, **options
         )
 
 
