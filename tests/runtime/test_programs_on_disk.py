@@ -94,6 +94,11 @@ def thrice(x):
     return 3 * x
 
 
+def several(x):
+    """Several functions of XLA."""
+    return jax.lax.fori_loop(0, 3, lambda n, x: jnp.cumsum(jnp.sin(x)) - jnp.flip(x), x)
+
+
 def truncated(content):
     return content[: len(content) // 2]
 
@@ -123,6 +128,24 @@ def test_a_damaged_file_is_made_anew(kept, damaged):
     assert written(kept(twice), 3.0) == 7.0
     assert file.read_bytes()[: len(HEADER)] == HEADER
     assert programs_on_disk.read(file.name.removesuffix(ENDINGS[1])) is not None
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_what_jaxs_own_cache_had_is_compiled_once_more(kept, silent):
+    """What JAX has loaded lacks functions if it is written. It is not, where JAX does not say what it did."""
+    assert written(kept(several), np.ones(50)).shape == (50,)
+    (file,) = files()
+    file.unlink()
+    jax.clear_caches()
+    if silent:
+        jax.monitoring.unregister_event_listener(programs_on_disk.count)
+    try:
+        wanted = written(kept(several), np.ones(50))
+    finally:
+        if silent:
+            jax.monitoring.register_event_listener(programs_on_disk.count)
+    assert len(files()) == (0 if silent else 1)
+    np.testing.assert_array_equal(written(kept(several), np.ones(50)), wanted)
 
 
 def test_a_file_of_another_program_is_not_used(kept):
