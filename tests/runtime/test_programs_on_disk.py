@@ -50,8 +50,8 @@ def test_a_second_process_draws_the_same_and_compiles_nothing(options, tmp_path)
     environment = {SETTING: str(tmp_path), "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jax")}
     code = DRAWS.format(options=options)
     both = [start_python(code, **environment) for _ in range(2)]
-    (draws, made), (other, _) = (output_of(process).split() for process in both)
-    assert int(made) >= 2
+    (draws, made), (other, more) = (output_of(process).split() for process in both)
+    assert int(made) + int(more) >= 2
     assert other == draws
     assert output_of(start_python(code, **environment)).split() == [draws, "0"]
     assert not [file for file in tmp_path.rglob("tmp*") if file.is_file()]

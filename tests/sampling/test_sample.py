@@ -21,6 +21,7 @@ from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.program import Identity, Program
 from pymc_discrete.engine.starts import check_initvals
+from pymc_discrete.engine.warm_up import Mass
 from pymc_discrete.sampling.options import SAID_INSTEAD
 from tests.models import labels_and_count
 from tests.posteriors import CASES, Case, probabilities
@@ -518,7 +519,8 @@ def test_pooled_warm_up():
         states = [block.start({}) for _ in draws]
         for n, own in enumerate(draws):
             for q in own:
-                states[n] = states[n]._replace(mass=block._mass_update(states[n].mass, q))
+                mass = Mass.of(*block._blackjax.mass_update(states[n].mass, q))
+                states[n] = states[n]._replace(mass=mass)
         states = block.shared(jax.tree.map(lambda *a: np.stack(a), *states), True)
         every = draws.reshape(-1, 2)
         want = np.cov(every.T) if dense else every.var(axis=0, ddof=1)
