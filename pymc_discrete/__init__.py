@@ -12,6 +12,7 @@ _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
+    # here, so that `import pymc_discrete` alone imports nothing; that module imports nothing of the package
     from pymc_discrete.runtime.reuse import collection_paused
 
     with collection_paused():  # a fifth of the time that importing takes

@@ -122,3 +122,26 @@ def unknown_cases(items):
             named |= {f"{test}[{case}]" for case in mark.args}
             found.add(f"{test}[{item.callspec.id}]")
     return named - found
+
+
+def stand_for_nuts(patch):
+    """A random walk stands for NUTS in compiled chains, in a test that is not about NUTS."""
+    # imported here, since PyMC chooses the level of its log by what has been set up when it is imported
+    from pymc_discrete.engine.nuts import NutsBlock
+    from tests.tools.walk import walk
+
+    patch.setattr(NutsBlock, "draw", walk)
+
+
+@pytest.fixture
+def walks(monkeypatch):
+    """In `pmd.sample`, and in steps that make draws ahead, a random walk stands for NUTS."""
+    stand_for_nuts(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def only_walks():
+    """As `walks`, in all tests of a file, which may then share programs."""
+    with pytest.MonkeyPatch.context() as patch:
+        stand_for_nuts(patch)
+        yield

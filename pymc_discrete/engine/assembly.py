@@ -100,8 +100,9 @@ def blocks_of(
             f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
             "values of what is integrated out. Give these variables to one step, without collapse=."
         )
-    # NUTS and the steps in `integrating` move with variables integrated out, whose values are then old. These
-    # blocks come first in each draw: the steps draw new values at their end, which all other blocks read.
+    # While NUTS and the steps in `integrating` move, some variables are integrated out, and keep the values
+    # of the draw before. So these blocks come first in each draw: the steps end with new values of these
+    # variables, which all other blocks read.
     steps = [*integrating, *(s for s in steps if s not in integrating)]
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
     summed = collapsed.density.names if collapsed else ()

@@ -106,10 +106,11 @@ class Program:
         self._compiled = _kept.get(self.key, lambda: Compiled(self, self.lasting_name()))
 
     def lasting_name(self) -> str | None:
-        """What distinguishes its functions from all others, in any process, but for shapes of arguments.
+        """A name that no other program has, and that this one has in every process.
 
-        None where something cannot be compared with that of another process, such as an open file, and where
-        the devices are no CPU of this process.
+        The shapes of the arguments of its functions are no part of it. None where something cannot be
+        compared with that of another process, such as an open file, and where the devices are no CPU of this
+        process.
         """
         if self.together or jax.process_count() > 1:
             return None

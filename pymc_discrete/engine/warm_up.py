@@ -43,20 +43,21 @@ class Mass(NamedTuple):
 
 
 def first_step_size() -> StepSize:
-    """The state at a step size of 1."""
+    """The state before any draw was seen, at a step size of 1."""
     one = np.asarray(1.0)
     return StepSize(np.log(one), np.zeros(()), np.asarray(1), np.zeros(()), np.log(10 * one))
 
 
 def first_mass(size: int, dense: bool) -> Mass:
-    """The state at a mass matrix of ones, of `size` coordinates."""
+    """The state before any draw was seen: an identity matrix of `size` rows; its diagonal if not `dense`."""
     if dense:
         return Mass(np.eye(size), Moments(np.zeros(size), np.zeros((size, size)), np.asarray(0)))
     return Mass(np.ones(size), Moments(np.zeros(size), np.zeros(size), np.asarray(0)))
 
 
 def schedule(tune: int) -> np.ndarray:
-    """(tune, 2) int: whether a tuning draw is in a window of the mass matrix, and whether the window ends.
+    """(tune, 2) int, for each tuning draw: 1 if the mass matrix is estimated from it, and 1 if the window of
+    such draws ends with it, after which the estimate is used.
 
     Stan's, see the section on warm-up of its reference manual: draws before the windows, windows of doubling
     length, of which the last takes what would be too short for another one, and draws after them.

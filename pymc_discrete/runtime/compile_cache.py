@@ -56,9 +56,9 @@ def usable_folder() -> Path | None:
 
 @functools.cache
 def is_usable(path: Path) -> bool:
-    """Whether programs can be kept in a folder, and nobody else can write to it; a log says why not.
+    """Whether programs can be kept in a folder that nobody else can write to; if not, a log says why.
 
-    It is made if it does not exist, and what is too much in it is deleted.
+    The folder is made if it does not exist, and its oldest files are deleted where it exceeds `LIMIT`.
     """
     try:
         # the programs in this folder are run, so nobody else may write to it

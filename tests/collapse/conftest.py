@@ -7,26 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pymc_discrete.collapse import log_likelihood, marginal_op, recover
-from pymc_discrete.engine.nuts import NutsBlock
-from tests.tools.interpreted import interpreted, interpreted_at_first
-from tests.tools.walk import walk
-
 FEW = 500  # numbers in the draws for which a program is interpreted
-
-
-@pytest.fixture
-def walks(monkeypatch):
-    """In `pmd.sample`, and in steps that make draws ahead, a random walk stands for NUTS."""
-    monkeypatch.setattr(NutsBlock, "draw", walk)
-
-
-@pytest.fixture(scope="module")
-def only_walks():
-    """As `walks`, in all tests of a file, which may then share programs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NutsBlock, "draw", walk)
-        yield
 
 
 class Words(NamedTuple):
@@ -54,6 +35,8 @@ class Interpreting:
             keys = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
             return Words(np.asarray(jax.random.key_data(leaf), np.int64)) if keys else leaf
 
+        from tests.tools.interpreted import interpreted
+
         interpreter = interpreted(of_words)
 
         def run(*arguments):
@@ -67,6 +50,10 @@ class Interpreting:
 @pytest.fixture(scope="module")
 def interpreted_sums():
     """Sums for PyTensor, and those of draws that exist already, are interpreted where they are few."""
+    # imported here, since PyMC chooses the level of its log by what has been set up when it is imported
+    from pymc_discrete.collapse import log_likelihood, marginal_op, recover
+    from tests.tools.interpreted import interpreted_at_first
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(marginal_op, "jitted", interpreted_at_first)
         for module in (log_likelihood, recover):

@@ -11,9 +11,8 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import swept
-from pymc_discrete.kernels import gibbs_with_gradients, path_auxiliary
 from tests.integrals.models import MODELS, SWEPT, X, Y, gated, groups, labels
-from tests.kernels.test_every_kernel import KERNELS as OF_EVERY_KIND
+from tests.kernels.test_every_kernel import KERNELS
 from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
@@ -148,12 +147,13 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
 
 # Gates of two values: kernels that read a row of differences in turn, all of them at the state, and all at
 # every state of a path. The others read what one of these reads. Labels of more values: one of each kind.
-KERNELS = OF_EVERY_KIND | {
-    "gibbs with gradients, several": gibbs_with_gradients(2.5),
-    "path auxiliary": path_auxiliary(path_length=2),
-    "path auxiliary, recomputed": path_auxiliary(path_length=2, recompute=True),
-}
-READ_ALIKE = ("langevin", "path auxiliary", "tree gibbs, all at once")
+READ_ALIKE = (
+    "gibbs with gradients",
+    "langevin",
+    "langevin in continuous time",
+    "path auxiliary",
+    "tree gibbs, all at once",
+)
 ON_TARGETS = [*((name, gated) for name in KERNELS if name not in READ_ALIKE)]
 ON_TARGETS += [("block gibbs", labels), ("path auxiliary", labels)]
 

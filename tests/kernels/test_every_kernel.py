@@ -3,7 +3,8 @@
 The kernels of all methods are here, with the options that they have by default. A line is for others.
 
 The exact transition matrices of the papers' kernels are in their own files, beside what the compiled kernels
-do from every state. Of those only some are here, so that the check is seen to let right ones pass.
+do from every state. For kernels that are compared so on every kind of site, one target of three kinds is
+enough here.
 """
 
 import jax
@@ -12,7 +13,13 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse.at_once import sums_at_once
-from pymc_discrete.kernels import block_gibbs, discrete_langevin, tree_gibbs
+from pymc_discrete.kernels import (
+    block_gibbs,
+    discrete_langevin,
+    gibbs_with_gradients,
+    path_auxiliary,
+    tree_gibbs,
+)
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
 from tests.models import SMALL, binary, bounded, mixed
@@ -20,7 +27,12 @@ from tests.tools.enumeration import check_kernel, small
 from tests.tools.methods import others
 
 KERNELS = {
+    "gibbs with gradients": gibbs_with_gradients(),
+    "gibbs with gradients, several": gibbs_with_gradients(2.5),
+    "path auxiliary": path_auxiliary(path_length=2),
+    "path auxiliary, recomputed": path_auxiliary(path_length=2, recompute=True),
     "langevin": discrete_langevin("dlp", 0.5),
+    "langevin in continuous time": discrete_langevin("dlmc", 0.5),
     "block gibbs": block_gibbs(),
     "tree gibbs": tree_gibbs(),
     "tree gibbs, all at once": tree_gibbs(sums_at_once),
@@ -35,15 +47,23 @@ IN_LINES = (
 )
 OTHERS = others(*IN_LINES)
 KERNELS |= {name: step.method_class().kernel() for name, step in OTHERS.items()}
-# the targets of kernels that are not tried on every kind of site: those that tests of their own compare with
-# an enumeration, and one that draws all sites of this target at once, and others as "tree gibbs" does
-TARGETS = {
-    "langevin": (mixed,),
-    "block gibbs": (mixed,),
-    "tree gibbs": (mixed,),
-    "tree gibbs, all at once": (bounded,),
+# names of kernels that tests of their own compare with an enumeration on every kind of site
+ENUMERATED = {
+    "gibbs with gradients",
+    "gibbs with gradients, several",
+    "path auxiliary",
+    "path auxiliary, recomputed",
+    "langevin",
+    "langevin in continuous time",
+    "block gibbs",
 }
-CASES = [(name, build) for name in KERNELS for build in TARGETS.get(name, SMALL)]
+# the targets of which it draws all sites at once; others it draws as "tree gibbs" does
+AT_ONCE = {"tree gibbs, all at once": (binary, bounded)}
+CASES = [
+    (name, build)
+    for name in KERNELS
+    for build in AT_ONCE.get(name, (mixed,) if name in ENUMERATED else SMALL)
+]
 # With two values a proposal is as probable as the one back, so that a wrong ratio of them is not seen there.
 BY_DEFAULT = ["langevin", *OTHERS]
 

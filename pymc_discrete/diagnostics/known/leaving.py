@@ -128,7 +128,8 @@ def leaving_by(
         sites = slice(m.start, m.start + m.size)
         constraint = next((v.constraint for a, v in space.blocks if a <= m.start < a + v.size), None)
         together = "" if constraint is None else constraint.stands_still
-        # a draw of a site with a window looks at a part of its values, so that such a site is not `alone`
+        # Whether each draw takes every site by itself and may give it any of its values: a site with a window
+        # moves to some of them only.
         alone = one_by_one and bool((free & ~space.windowed)[sites].all())
         jointly = not together and complete and target.exact and (joint or alone)
         of_sites = None if probability is None else probability[:, sites]
