@@ -9,8 +9,11 @@ Local computations with probabilities on graphical structures).
 import math
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import breadth_first_order
 
 from pymc_discrete.collapse.elements import ElementGroup, Sparse
+from pymc_discrete.collapse.elimination import Elimination, TooDear
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.runtime.float32 import floats_are_32_bit
@@ -25,6 +28,8 @@ WORK_PER_SWEEP = 1000
 # two.
 WORTH_SWEEPS = 16
 MOST_STAGES = 64  # of the elimination, each of which is a part of the compiled program
+# Of more sites, the sum over so many neighbours of one of them is tried first.
+TRIED = 4096
 
 _kept: Kept[Sums | None] = Kept(MODELS)
 
@@ -63,7 +68,33 @@ def sums_worth_it(density: ModelDensity) -> Sums | None:
             return None  # independent sites, which a sweep draws at once
         sweep = sum(len(g.sites) * sum(g.widths) for g in groups)
         tables = sum(len(g.sites) * math.prod(g.widths) for g in groups)
-        sums = Sums(density, counts, WORTH_SWEEPS * (WORK_PER_SWEEP + sweep) - tables)
-    except (NotImplementedError, SumTooLarge):
+        most = WORTH_SWEEPS * (WORK_PER_SWEEP + sweep) - tables
+        check_about_one_site(counts, [g.sites for g in groups], most)
+        sums = Sums(density, counts, most)
+    except (NotImplementedError, SumTooLarge, TooDear):
         return None
     return sums if len(sums.elimination.order.stages) <= MOST_STAGES else None
+
+
+def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: float) -> None:
+    """Look at a part of a large graph, a site with those nearest to it, which takes no longer for more sites.
+
+    Parameters
+    ----------
+    counts, scopes, most : as in `Elimination`
+
+    Raises
+    ------
+    TooDear
+        If the sum over this part takes too many entries, and so that over all sites.
+    """
+    d = len(counts)
+    if d <= TRIED:
+        return
+    joined = np.concatenate([sites[:, [0, n]] for sites in scopes for n in range(1, sites.shape[1])])
+    graph = coo_array((np.ones(len(joined)), joined.T), shape=(d, d)).tocsr()
+    near = breadth_first_order(graph, d // 2, directed=False, return_predecessors=False)[:TRIED]
+    number = np.full(d, -1)
+    number[near] = np.arange(len(near))
+    inside = [number[sites] for sites in scopes]
+    Elimination(counts[near], [sites[(sites >= 0).all(axis=1)] for sites in inside], most=most)

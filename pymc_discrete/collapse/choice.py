@@ -241,7 +241,7 @@ def in_large_groups(density: ModelDensity, names: set[str]) -> set[str]:
     groups than it has sites.
     """
     space, plan = density.space, density.plan
-    among, of_site = np.zeros(space.d, bool), np.array([name for name, _ in space.sites], object)
+    among, of_site = np.zeros(space.d, bool), space.names
     for m in space.members:
         among[m.start : m.start + m.size] = m.name in names
     pairs = [np.zeros((0, 2), int)]

@@ -195,11 +195,13 @@ class Collapsed:
 
     def _wanted_lengths(self, plain: pm.Model) -> np.ndarray:
         """(d,) float, how many values hold almost all of each site's prior; inf where that is unknown."""
-        names = {name for name, _ in self.density.space.sites}
+        space = self.density.space
+        names = {m.name for m in space.members if m.size}
         scale = deviations(plain, names, point_of(plain))
         for name, parts in self.density.totals.items():
             scale[name] = float(np.hypot.reduce([scale.get(part, np.inf) for part in parts]))
-        return np.array([DEVIATIONS * scale.get(name, np.inf) for name, _ in self.density.space.sites])
+        of_members = [DEVIATIONS * scale.get(m.name, np.inf) for m in space.members]
+        return np.repeat(of_members, [m.size for m in space.members])
 
     def _windows_for(self, plain: pm.Model, counts: np.ndarray, lengths: np.ndarray) -> SumsInWindows | None:
         """The sums over windows, of the sites that would be summed over stretches; None where there are none.
@@ -278,6 +280,8 @@ class Collapsed:
         ----------
         x : (..., d) int
         """
+        if not self.sums.places:
+            return np.zeros((*x.shape[:-1], 0), int)
         return self._packed(*self.stretches.intervals(x, np), x, 0, np)
 
     def _packed(self, values, doublings, x, part, xp: Any = jnp):
@@ -396,6 +400,8 @@ class Collapsed:
         """(..., d) bool, the sites whose value in x is at the far end of those that are summed, or beyond."""
         if self.windows is not None:
             return self.windows.outside(x, xp)
+        if not self.stretched.any():
+            return xp.zeros(x.shape, bool)
         return self.stretches.far_out(x, usual, xp)
 
     # ------------------------------------------------------------ mean probabilities

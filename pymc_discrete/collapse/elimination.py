@@ -20,6 +20,7 @@ import numpy as np
 
 from pymc_discrete.collapse.paths import messages, messages_in_common, sampled_backward
 from pymc_discrete.kernels.random import choose
+from pymc_discrete.space.indexing import unique_pairs
 
 MOST_ENTRIES_OF_SITE = 2**20  # largest number of entries of the table of a site and its neighbours
 MOST_ENTRIES = 2**27  # largest number of entries of all such tables
@@ -29,6 +30,7 @@ STAGE_RATIO = 64
 SHORTEST_PATH = 4  # a path is summed one site after another if it has at least so many sites to sum
 # The time of one entry of a table in logarithms is that of so many multiplications in a product of matrices.
 PRODUCTS = 16
+SHORT_SEQUENCE = 32  # sequences of at most so many entries are compared column by column, others one by one
 # Paths are grouped by their tables, so that a group has each of its tables once, if there are at most
 # 1 / FEWER_GROUPS as many groups as paths.
 FEWER_GROUPS = 4
@@ -149,6 +151,9 @@ class EliminationOrder:
         self.stages: list[list[EliminatedSites | Paths]] = []
         self._shares = any(len(np.unique(t)) < len(t) for t in tables)
         self._arrays = len(scopes)  # the number of arrays of tables; each group adds one
+        if none_joined(scopes):
+            self._each_alone(scopes, tables)
+            return
         # the tables that are left: {site: {(array, row)}}
         self._tables: dict[int, set[tuple[int, int]]] = {i: set() for i in range(len(counts))}
         self._scope: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -160,6 +165,48 @@ class EliminationOrder:
             around = {i: self._neighbours(i) for i in self._tables}
             found = self._paths(around) if sequential else []
             self.stages.append(found or self._stage(around))
+
+    def _each_alone(self, scopes: Sequence[np.ndarray], tables: Sequence[np.ndarray]) -> None:
+        """The stages where no table joins two sites: those that `_stage` finds, for all sites at once."""
+        d = len(self.counts)
+        site = np.concatenate([s[:, 0] for s in scopes])
+        array = np.repeat(np.arange(len(scopes)), [len(s) for s in scopes])
+        row = np.concatenate(tables)
+        order = np.argsort(site, kind="stable")  # the tables of a site in the order of arrays and rows
+        site, array, row = site[order], array[order], row[order]
+        first = np.searchsorted(site, np.arange(d + 1))
+        by_row = np.lexsort((row, array, site))
+        made_of = equal_sequences(first, array[by_row], row[by_row]) if self._shares else np.arange(d)
+        left = np.arange(d)
+        while len(left):
+            size = self.counts[left].astype(float)
+            if self._shares:  # see `_stage`
+                _, kind = unique_pairs(np.stack([made_of[left], self.counts[left]], axis=1))
+                size = size / np.bincount(kind)[kind]
+            by_size = np.lexsort((left, size))
+            chosen = left[by_size[size[by_size] <= max(size.min() * STAGE_RATIO, 1)]]
+            counts, begins = np.unique(self.counts[chosen], return_index=True)
+            stage: list[EliminatedSites | Paths] = []
+            for count in counts[np.argsort(begins)]:
+                sites = chosen[self.counts[chosen] == count]
+                _, shown_first, of_sites = np.unique(made_of[sites], return_index=True, return_inverse=True)
+                number = np.argsort(np.argsort(shown_first))[of_sites]
+                new = sites[np.sort(shown_first)]
+                # the tables of each new site, one site after another
+                many = first[new + 1] - first[new]
+                into = np.repeat(np.arange(len(new)), many)
+                places = np.arange(len(into)) - np.repeat(np.cumsum(many) - many, many) + first[new][into]
+                arrays, at = np.unique(array[places], return_index=True)
+                sources = []
+                for a in arrays[np.argsort(at)]:
+                    mine = array[places] == a
+                    sources.append(AddedTables(int(a), row[places][mine], into[mine], (0,)))
+                group = EliminatedSites(sites[:, None], (int(count),), sources, number)
+                self._count([(int(sites[0]),)], group.shape, group.different * int(count))
+                stage.append(group)
+                self._arrays += 1
+            self.stages.append(stage)
+            left = np.setdiff1d(left, chosen)
 
     def _keep(self, table: tuple[int, int], scope: tuple[int, ...], row: int) -> None:
         self._scope[table], self._row[table] = scope, row
@@ -444,6 +491,40 @@ class Elimination:
                 ]
                 index = index.at[group.sites[:, 0]].set(choose(uniforms[group.sites[:, 0]], weights))
         return index
+
+
+def none_joined(scopes: Sequence[np.ndarray]) -> bool:
+    """Whether no table joins two sites."""
+    return all(sites.shape[1] == 1 for sites in scopes)
+
+
+def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
+    """(m,) int, the same number for equal ones of m sequences of entries, which stand one after another.
+
+    Parameters
+    ----------
+    first : (m + 1,) int, where each sequence begins, and the end of the last
+    parts : (n,) int, of what an entry is made
+    """
+    lengths = np.diff(first)
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    short = lengths <= SHORT_SEQUENCE
+    found = np.where(short, lengths, 0)
+    place = np.arange(len(owner)) - first[owner]
+    for n in range(int(lengths[short].max(initial=0))):
+        here = short[owner] & (place == n)
+        for part in parts:
+            column = np.full(len(lengths), -1)
+            column[owner[here]] = part[here]
+            # numbers of the classes so far, each below d, beside those of the values of one more column
+            _, values = np.unique(column, return_inverse=True)
+            _, found = np.unique(found * (values.max(initial=0) + 1) + values, return_inverse=True)
+    # the few sequences that are long are compared whole
+    together, numbers = np.stack(parts, 1), dict[bytes, int]()
+    for i in np.flatnonzero(~short):
+        key = together[first[i] : first[i + 1]].tobytes()
+        found[i] = len(lengths) + numbers.setdefault(key, len(numbers))
+    return found
 
 
 def is_root(group: EliminatedSites | Paths) -> bool:

@@ -190,8 +190,8 @@ class LogLikelihood:
         shapes = {m.name: m.shape for m in space.members}
         observed = {switch: name for name, switch in self.switches.items()}
         labels: dict[int, str] = {}
-        for i in sorted(range(space.d), key=lambda i: (space.sites[i][0] in observed, i)):
-            name, flat = space.sites[i]
+        for i in np.argsort(np.isin(space.names, [*observed]), kind="stable"):
+            name, flat = space.site(i)
             index = ", ".join(str(n) for n in np.unravel_index(flat, shapes[name]))
             labels.setdefault(int(number[i]), observed.get(name, name) + (f"[{index}]" if index else ""))
         seen = set(number[self._sites_of_switches(sums)].tolist())

@@ -86,9 +86,12 @@ def on_one_axis(
     axis : (m,) int, the values
     placed : (chains, n, m), nan where nothing is known
     """
+    every = None if partial.any() else np.arange(bounds[0], bounds[1] + 1)
+    if every is not None and (first == bounds[0]).all() and p.shape[-1] == len(every):
+        return every, p
     values = first[..., None] + np.arange(p.shape[-1])
     unknown = np.isnan(p)
-    axis = np.unique(values[(p > NEVER) | unknown]) if partial.any() else np.arange(bounds[0], bounds[1] + 1)
+    axis = np.unique(values[(p > NEVER) | unknown]) if every is None else every
     where = np.minimum(np.searchsorted(axis, values), len(axis) - 1)
     chain, site, k = np.nonzero(axis[where] == values)
     placed = np.zeros((*first.shape, len(axis)))

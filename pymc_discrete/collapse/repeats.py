@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_discrete.collapse.derivatives import differentiable
 from pymc_discrete.collapse.elements import ElementGroup, Sparse
-from pymc_discrete.collapse.elimination import Elimination
+from pymc_discrete.collapse.elimination import Elimination, equal_sequences
 from pymc_discrete.collapse.labels import Labels, classes, first_alike
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NeedsValues, Number
@@ -73,11 +73,8 @@ def equal_components(elements: Sparse, components: np.ndarray, by_value: bool = 
         of_group = labels.of(group.term.var)[group.elements]
         rows.append(np.stack([components[group.sites[:, 0]], np.full(len(of_group), n), of_group], 1))
     table = np.concatenate(rows)
-    table = table[np.lexsort(table.T[::-1])]
-    ends = np.flatnonzero(np.diff(table[:, 0])) + 1
-    numbers: dict[bytes, int] = {}
-    parts = (part.tobytes() for part in np.split(table[:, 1:], ends))
-    return np.array([numbers.setdefault(part, len(numbers)) for part in parts])
+    component, *rest = table[np.lexsort(table.T[::-1])].T
+    return equal_sequences(np.searchsorted(component, np.arange(component[-1] + 2)), *rest)
 
 
 class Repeats:

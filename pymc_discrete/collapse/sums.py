@@ -78,7 +78,7 @@ class Sums:
         try:
             self.elimination = self._arranged(True)
         except TooDear as error:
-            names = shown(list(dict.fromkeys(space.sites[i][0] for i in error.sites)))
+            names = shown(space.names_at(error.sites))
             values = ", ".join(str(k) for k in self.counts[error.sites][:8])
             raise SumTooLarge(
                 f"{shown(self.density.names)} cannot be summed out: sites of {names} interact with so many "

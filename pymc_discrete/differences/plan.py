@@ -15,6 +15,7 @@ from pymc_discrete.differences.parts.quadratic import incremental
 from pymc_discrete.differences.parts.swept import Swept
 from pymc_discrete.differences.parts.tables import LARGEST_TABLES, Pair, Tables, Unary
 from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.indexing import unique_pairs
 from pymc_discrete.space.interactions import Interactions
 from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
@@ -171,7 +172,7 @@ class Plan:
             together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
             remaining[two[together]] = True
             two = two[~together]
-        for a, b in np.unique(number[sites[two, :2]], axis=0) if len(two) else ():
+        for a, b in unique_pairs(number[sites[two, :2]])[0] if len(two) else ():
             members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]
             # A table costs Ka Kb evaluations in each context and saves Ka + Kb in each transition. A context
@@ -266,7 +267,7 @@ class Plan:
     @property
     def guessed_choices(self) -> list[str]:
         """Names of the members that select among values (`mu[z]`) in a term that the gradient estimates."""
-        return list(dict.fromkeys(self.space.sites[s][0] for g in self.gradients for s in g.choosing))
+        return self.space.names_at([s for g in self.gradients for s in g.choosing])
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """{name: {"way", "exact", "K", "reason"}}, how the differences of its sites are computed."""

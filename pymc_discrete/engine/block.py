@@ -1,7 +1,7 @@
 """The interface of a block of a compiled chain: a sampler of some of its variables."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -38,6 +38,7 @@ class Block(ABC):
         Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
     start_program : bool
         Whether `logdensity` compiles a program that serves nothing else.
+    with_probabilities : the variables of which `groups` has the mean probability of each value
     pooled : whether the chains share adapted parameters, see `shared`
     shared_ends : tuning draws that end an adaptation window, after which its estimates are pooled
     """
@@ -49,6 +50,7 @@ class Block(ABC):
     stats: Mapping[str, Statistic]
     leaves_impossible = True
     start_program = False
+    with_probabilities: Collection[str] = ()
     pooled = False
     shared_ends: Sequence[int] = ()
 

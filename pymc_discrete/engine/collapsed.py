@@ -84,6 +84,10 @@ class CollapsedBlock(Block):
         return (type(self), self.nuts.key, self.collapsed)
 
     @property
+    def with_probabilities(self) -> list[str]:  # type: ignore[override]
+        return self.collapsed.density.names if self.collapsed.gives_probabilities else []
+
+    @property
     def dtypes(self) -> dict[str, Any]:
         """{finite variable that is summed out: the smallest signed integer type that holds its support}."""
         space = self.collapsed.density.space

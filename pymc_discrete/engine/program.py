@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,13 +15,14 @@ from pymc.util import get_default_varnames
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.engine.block import Block
+from pymc_discrete.engine.counts import Counts
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.kernels.random import key_of, key_of_words
 from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compiling import announced
-from pymc_discrete.runtime.jax_settings import SELDOM, jitted, settings_now
+from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, jitted, lower, settings_now
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.programs_on_disk import under_name
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept, collection_paused
@@ -42,10 +44,12 @@ class ChainState(NamedTuple):
     ----------
     point : {value variable or vector: array}, see `Points`
     blocks : one state per block
+    counts : those of `Counts`
     """
 
     point: dict[str, Any]
     blocks: tuple[Any, ...]
+    counts: dict[str, Any]
 
 
 class Identity(NamedTuple):
@@ -78,6 +82,7 @@ class Program:
     points : how a chain packs its values
     outputs : what to record, such as `recorded` finds
     devices : the chains are spread over them
+    counts : what is counted besides
 
     Programs with equal blocks, for models with equal keys, share their compiled functions.
     """
@@ -89,20 +94,29 @@ class Program:
         points: Points,
         outputs: Sequence[Variable],
         devices: Sequence[jax.Device],
+        counts: Counts | None = None,
     ):
-        self.blocks, self.points = tuple(blocks), points
+        self.blocks, self.points, self.counts = tuple(blocks), points, counts or Counts()
         self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = outputs
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
         self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
         # data and constants of the model, and settings of the run: arguments of the program
-        self.numbers = in_one([*(b.numbers | dict(b.settings) for b in self.blocks), numbers])
+        self.numbers = in_one(
+            [*(b.numbers | dict(b.settings) for b in self.blocks), self.counts.settings, numbers]
+        )
         # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
         # turns a `cond` into a `select`, which computes both branches.
         self.together = devices[0].platform != "cpu"
         # equal for programs that compute the same
-        self.key = (self.recorder, tuple(b.key for b in self.blocks), tuple(devices), settings_now())
+        self.key = (
+            self.recorder,
+            tuple(b.key for b in self.blocks),
+            tuple(devices),
+            settings_now(),
+            self.counts.key,
+        )
         self._compiled = _kept.get(self.key, lambda: Compiled(self, self.lasting_name()))
 
     def lasting_name(self) -> str | None:
@@ -114,9 +128,9 @@ class Program:
         """
         if self.together or jax.process_count() > 1:
             return None
-        recorder, blocks, devices, _ = self.key
+        recorder, blocks, devices, _, counts = self.key
         options = [[b.described(), b.options(), b.space, [*b.stats], list(b.numbers)] for b in self.blocks]
-        return lasting_name(recorder, blocks, options, len(devices), self.points.vectors)
+        return lasting_name(recorder, blocks, options, len(devices), self.points.vectors, counts)
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
         """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
@@ -136,7 +150,10 @@ class Program:
     @collection_paused()
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
         """The states (chains, ...) of all chains before the first draw, on the host."""
-        states = [ChainState(self.points.packed(p), tuple(b.start(p) for b in self.blocks)) for p in points]
+        states = [
+            ChainState(self.points.packed(p), tuple(b.start(p) for b in self.blocks), self.counts.start())
+            for p in points
+        ]
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
     def placed(self, states: Any, spec: jax.sharding.PartitionSpec = CHAINS) -> Any:
@@ -175,7 +192,20 @@ class Program:
             point, adapted, values = block.draw(key_draw, t, point, adapted)
             blocks.append(adapted)
             stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
-        return ChainState({name: point[name] for name in state.point}, tuple(blocks)), all_statistics(stats)
+        counts = self.counts.after(t, point, state.counts)
+        return ChainState({name: point[name] for name in state.point}, tuple(blocks), counts), all_statistics(
+            stats
+        )
+
+    def recorded(self, point: dict[str, Any]) -> dict[str, Any]:
+        """{name: array}, what is recorded of a packed point with `numbers`."""
+        return self.recorder(point) | self.counts.totals(point)
+
+    def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """{variable of the model or totals: (chains, draws, ...)} of what is recorded."""
+        totals = {v.totals: draws[v.totals] for v in self.counts.variables}
+        rest = {name: a for name, a in draws.items() if name not in totals}
+        return self.recorder.on_host(rest) | totals
 
     def run(self, identities: Identity, states: ChainState, numbers, first, count, thin, size: int):
         """Draw and record `count` times.
@@ -211,7 +241,7 @@ class Program:
             zeros = all_statistics(
                 [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
             )
-            kept = (jax.eval_shape(self.recorder, state.point | numbers), zeros)
+            kept = (jax.eval_shape(self.recorded, state.point | numbers), zeros)
             kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 
             def record(n, carried):
@@ -220,7 +250,7 @@ class Program:
                 state, stats = jax.lax.fori_loop(begin, begin + thin, draw, (state, zeros))
                 stats = {name: self.statistics[name].reduction.finish(a, thin) for name, a in stats.items()}
                 put = lambda kept, one: jax.lax.dynamic_update_index_in_dim(kept, one, n, 0)
-                return state, jax.tree.map(put, kept, (self.recorder(state.point | numbers), stats))
+                return state, jax.tree.map(put, kept, (self.recorded(state.point | numbers), stats))
 
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
@@ -277,6 +307,7 @@ class Compiled:
                 under_name(program.pool, name), SELDOM, static_argnames="ends", out_shardings=spread
             ),
         }
+        self._everywhere = jax.sharding.NamedSharding(program.mesh, EVERYWHERE)
         self._executables: dict[Any, Future[Callable]] = {}
         self._lock = threading.Lock()
 
@@ -302,7 +333,8 @@ class Compiled:
 
             def traced() -> Any:
                 with announced(what) as logged, collection_paused():
-                    return self._functions[function].lower(*args, **static), logged
+                    level = REPEATED if function == "run" else SELDOM
+                    return *lower(self._functions[function], level, args, static, self._everywhere), logged
 
             now = None if on_disk else traced()
             future: Future[Callable] = Future()
@@ -314,12 +346,13 @@ class Compiled:
                     program = on_disk and programs_on_disk.load(name, on_disk, self._devices)
                     found = bool(program)
                     if not found:
-                        lowered, logged = now or traced()
+                        to_compile, arrays, logged = now or traced()
                         with announced(what, logged):
-                            program, anew = programs_on_disk.compiled(lowered)
+                            program, anew = programs_on_disk.compiled(to_compile)
+                        program = partial(program, arrays) if arrays else program
                     future.set_result(program)
-                    if name and not found:
-                        programs_on_disk.write(name, lowered, program, anew)
+                    if name and not found and not arrays:
+                        programs_on_disk.write(name, to_compile, program, anew)
             except BaseException as error:
                 del self._executables[key]
                 future.set_exception(error)

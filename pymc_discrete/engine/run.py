@@ -159,7 +159,15 @@ class ChainsRun:
     def groups(self, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
         """The groups that the blocks add to the result, see `Block.groups`."""
         pairs = zip(self.program.blocks, self.states.blocks, strict=True)
-        return {name: group for b, s in pairs for name, group in b.groups(s, coords, dims).items()}
+        found = [b.groups(s, coords, dims) for b, s in pairs]
+        groups: dict[str, Dataset] = {}
+        for name, group in [
+            item
+            for each in [*found, self.program.counts.groups(self.states.counts, coords, dims)]
+            for item in each.items()
+        ]:
+            groups[name] = groups[name].merge(group) if name in groups else group
+        return groups
 
     def draw_all(self) -> None:
         """Draw in chunks; each is transferred to the host and stored while the next is computed."""

@@ -137,7 +137,7 @@ class RunningChains:
         parts = [future.result() for future in pending]
         kept = [jax.tree.map(lambda a: on_host(a)[:, :count], tuple(records)) for _, *records in parts]
         draws, stats = self._joined(kept)
-        return self._joined([state for state, *_ in parts]), self.program.recorder.on_host(draws), stats
+        return self._joined([state for state, *_ in parts]), self.program.on_host(draws), stats
 
     def move_to(self, point: dict[str, np.ndarray]) -> None:
         """Put the one chain that there is at a packed point."""

@@ -161,7 +161,7 @@ def check_same(flow: Space, other: Space, where: str, remedy: str) -> None:
             )
     wrong = np.flatnonzero((flow.lower != other.lower) | (flow.upper != other.upper))
     if len(wrong):
-        names = shown(other.sites[i][0] for i in wrong)
+        names = shown(other.names_at(wrong))
         raise ValueError(f"The supports of {names} in {where} are others than in the flow. {remedy}")
 
 

@@ -44,6 +44,7 @@ class CompiledMethods:
         """The method of this name, compiled at the first call."""
         if name not in self._programs:
             lasting = self.lasting_name()
-            function = jitted(under_name(getattr(self, name), lasting), self.level_of(name))
-            self._programs[name] = KeptOnDisk(function, f"{lasting} {name}") if lasting else function
+            level = self.level_of(name)
+            function = jitted(under_name(getattr(self, name), lasting), level)
+            self._programs[name] = KeptOnDisk(function, f"{lasting} {name}", level) if lasting else function
         return self._programs[name]

@@ -6,12 +6,15 @@ two are JAX's defaults.
 """
 
 import functools
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import jax
+import numpy as np
 
 from pymc_discrete.runtime.compile_cache import use_disk_cache
 
@@ -63,6 +66,9 @@ def settings_now() -> tuple[Any, ...]:
 # of the time and run three to four times slower.
 REPEATED, SELDOM = 1, 0
 LEVEL = "xla_backend_optimization_level"
+# The arrays that a program holds become its arguments if they have as many bytes together: those that have
+# at least as many alone.
+LARGE, LARGE_ARRAY = 2**24, 2**12
 # How XLA adds up on a CPU. By default it gives some sums to a library (YNNPACK) and makes others two loops;
 # that pays neither for the short sums of a log density nor for those of a million terms. Without both, LLVM
 # vectorises one loop, fused with what computes the summands. The first name is of an experimental option.
@@ -95,6 +101,47 @@ def jitted(function: Callable, level: int = REPEATED, **options: Any) -> Any:
         return jax.jit(function, **options)
     more = sums() if level == REPEATED else {}
     return jax.jit(function, compiler_options={LEVEL: level, **more}, **options)
+
+
+def lower(
+    function: Any,
+    level: int,
+    args: tuple[Any, ...],
+    static: Mapping[str, Any] = MappingProxyType({}),
+    sharding: jax.sharding.Sharding | None = None,
+) -> tuple[jax.stages.Lowered, list[jax.Array]]:
+    """What XLA compiles of a function for arguments of some shapes, and the arrays that it takes before them.
+
+    The arrays of indices and bounds that a program of a million sites reads are hundreds of megabytes. As
+    constants they would stand in it in several copies while it is compiled; so these are arguments.
+
+    Parameters
+    ----------
+    function : what `jitted` returned, for this level
+    static : the arguments that are fixed when it is compiled
+    sharding : where the arrays are put; by default on the device that JAX uses
+    """
+    traced = function.trace(*args, **static)
+    jaxpr, out = traced.jaxpr, jax.tree.structure(traced.out_info)
+    sizes = [a.nbytes if isinstance(a, np.ndarray) else 0 for a in jaxpr.consts]
+    if sum(sizes) < LARGE:
+        return traced.lower(), []
+    number: dict[Any, int] = {}  # of each different array
+    arrays: list[jax.Array] = []
+    place: dict[int, int] = {}
+    for n, constant in enumerate(jaxpr.consts):
+        if sizes[n] >= LARGE_ARRAY:
+            array = np.ascontiguousarray(constant).view(np.ndarray)
+            key = array.dtype.str, array.shape, hashlib.blake2b(array.reshape(-1).view(np.uint8)).digest()
+            place[n] = number.setdefault(key, len(number))
+            if len(number) > len(arrays):
+                arrays.append(jax.device_put(array, sharding))
+
+    def with_arrays(arrays: list[Any], *args: Any) -> Any:
+        read = [arrays[place[n]] if n in place else a for n, a in enumerate(jaxpr.consts)]
+        return jax.tree.unflatten(out, jax.core.eval_jaxpr(jaxpr, read, *jax.tree.leaves(args)))
+
+    return jitted(with_arrays, level).lower(arrays, *args), arrays
 
 
 use_disk_cache()  # on import: every module that compiles something imports this one

@@ -25,7 +25,7 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 from jax.extend.mlir import ir
 
 from pymc_discrete.runtime.compile_cache import ENDINGS, usable_folder
-from pymc_discrete.runtime.jax_settings import settings_now
+from pymc_discrete.runtime.jax_settings import lower, settings_now
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -132,10 +132,11 @@ class KeptOnDisk:
     ----------
     function : what `jax.jit` returns
     name : what distinguishes it from all others in any process, but for `settings_now`
+    level : as in `jitted`
     """
 
-    def __init__(self, function: Any, name: str):
-        self._function, self._name = function, name
+    def __init__(self, function: Any, name: str, level: int):
+        self._function, self._name, self._level = function, name, level
         self._programs: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *args: Any) -> Any:
@@ -152,9 +153,11 @@ class KeptOnDisk:
             return self._function
         if (kept := read(name)) and (program := load(name, kept, [device])):
             return program
-        lowered = self._function.lower(*args)
-        result, anew = compiled(lowered)
-        write_it = functools.partial(copy_context().run, write, name, lowered, result, anew)
+        to_compile, arrays = lower(self._function, self._level, args)
+        result, anew = compiled(to_compile)
+        if arrays:
+            return functools.partial(result, arrays)
+        write_it = functools.partial(copy_context().run, write, name, to_compile, result, anew)
         threading.Thread(target=write_it, name="write").start()
         return result
 

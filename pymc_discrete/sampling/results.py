@@ -16,6 +16,8 @@ from pymc_discrete.runtime.names import shown
 
 # entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
+# those of them that are computed from the draws of all variables
+OF_DRAWS = ("log_likelihood", "log_prior")
 
 
 def data_tree(
@@ -27,6 +29,7 @@ def data_tree(
     options: dict[str, Any],
     more: Callable[..., dict[str, Dataset]] = lambda coords, dims: {},
     log_likelihood: LogLikelihood | None = None,
+    axes: tuple[dict[str, Any], dict[str, list[str]]] = ({}, {}),
 ) -> DataTree:
     """The DataTree of a run.
 
@@ -41,10 +44,11 @@ def data_tree(
     options : `idata_kwargs`
     more : (coords, dims) -> {name: further group}
     log_likelihood : with variables summed out, in place of PyMC's own
+    axes : coordinates and dims of what is no variable of the model
     """
     coords, dims = coords_and_dims_for_inferencedata(model)
-    coords |= options.get("coords", {})
-    dims |= options.get("dims", {})
+    coords |= axes[0] | options.get("coords", {})
+    dims |= axes[1] | options.get("dims", {})
     further = more(coords, dims)
     groups = {"posterior": draws, "sample_stats": stats}
     if warmup is not None:

@@ -20,6 +20,7 @@ from pymc_discrete.diagnostics.draws import DISCRETE_ATTRIBUTE
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
+from pymc_discrete.engine.counts import Counts
 from pymc_discrete.engine.nuts_options import nuts_options
 from pymc_discrete.engine.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.engine.program import Program, recorded
@@ -46,7 +47,7 @@ from pymc_discrete.sampling.options import (
     check_superchains,
     refuse,
 )
-from pymc_discrete.sampling.results import KNOWN, data_tree, log_likelihood_of
+from pymc_discrete.sampling.results import KNOWN, OF_DRAWS, data_tree, log_likelihood_of
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.version import __version__
 
@@ -119,7 +120,9 @@ def sample(
     target_accept : float
         Acceptance that NUTS tunes its step size to.
     var_names : list of str, optional
-        What to keep; by default every free variable and Deterministic.
+        What to keep; by default every free variable and Deterministic, but for discrete variables of more
+        than 100,000 elements with at most 16 values: of these the group ``probabilities`` has how often each
+        element had each value, and ``NAME counts`` in the posterior how many elements had it in each draw.
     thin : int
         Transitions of the whole model per draw kept. Sampler statistics summarise all of them: means of
         acceptances, sums of n_steps, whether any diverged.
@@ -216,6 +219,10 @@ def sample(
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)
         blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts, collapsed)
         check_supports(blocks, point, initvals)
+        outputs, counted = recorded(model, var_names), Counts()
+        if var_names is None and not any((idata_kwargs or {}).get(group) for group in OF_DRAWS):
+            counted = Counts.of(blocks, packing, tune)
+            outputs = [v for v in outputs if v.name not in counted.names]
         settings = {
             "draws": draws,
             "tune": tune,
@@ -230,13 +237,15 @@ def sample(
             "keep_warmup": not discard_tuned_samples,
             "dtype": dtype,
         }
+        if counted.variables:
+            settings["counted"] = counted.names
         store = store_of(checkpoint, settings, model, var_names, initvals, blocks)
         finished = store.done(POSTERIOR) == draws
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
         shown = bool(progressbar) and jax.process_index() == 0
         with Progress(tune + draws, chains, shown) as bar:
-            program = Program(model, blocks, packing, recorded(model, var_names), used)
+            program = Program(model, blocks, packing, outputs, used, counted)
             if not program.begun("run"):
                 # The program is compiled in a background thread from now on, while the starts are checked
                 # below. To close these chains does not stop it.
@@ -267,6 +276,8 @@ def sample(
                     if with_gradient:
                         raise
         conclusions = run.conclusions() if compute_convergence_checks else []
+    if counted.variables:
+        _log.info(counted.said([v.name for v in outputs], draws * chains))
     seconds, done = time.perf_counter() - begun, store.done(POSTERIOR)
     _log.info(
         f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "
@@ -283,12 +294,14 @@ def sample(
         "dtype": dtype,
         "target_accept": target_accept,
         "steps": "; ".join(b.described() for b in blocks),
-        **discrete_recorded(model, program.outputs),
+        **discrete_recorded(model, outputs),
     }
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept, stats = store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats")
-    kept = in_order_of(program.outputs, kept)
-    tree = data_tree(model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood)
+    kept = in_order_of([*(v.name for v in outputs), *(v.totals for v in counted.variables)], kept)
+    tree = data_tree(
+        model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood, counted.axes()
+    )
     if compute_convergence_checks:
         with watched("Looking at the draws"):
             check_convergence(tree, model, partial(leaving_at_the_end, run, dtype), finished, used_by(steps))
@@ -309,9 +322,9 @@ def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]
     return {DISCRETE_ATTRIBUTE: json.dumps(drawn)} if drawn else {}
 
 
-def in_order_of(outputs: Sequence[Any], draws: Mapping[str, Any]) -> dict[str, Any]:
+def in_order_of(names: Sequence[str], draws: Mapping[str, Any]) -> dict[str, Any]:
     """The draws in PyMC's order of variables: JAX sorts dictionaries by their keys."""
-    return {v.name: draws[v.name] for v in outputs}
+    return {name: draws[name] for name in names}
 
 
 def used_by(steps: Sequence[Any]) -> dict[str, str]:

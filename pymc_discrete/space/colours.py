@@ -26,8 +26,9 @@ def links_of(tables: list[np.ndarray], d: int) -> np.ndarray:
             for b in range(J):
                 both = (sites[:, a] >= 0) & (sites[:, b] >= 0) & (sites[:, a] != sites[:, b])
                 if a != b and both.any():
-                    pairs.append(np.unique(sites[both, a].astype(np.int64) * d + sites[both, b]))
-    links = np.unique(np.concatenate(pairs))
+                    pairs.append(sites[both, a].astype(np.int64) * d + sites[both, b])
+    links = np.sort(np.concatenate(pairs))
+    links = links[np.diff(links, prepend=-1) > 0]
     return np.stack([links // d, links % d], 1)
 
 

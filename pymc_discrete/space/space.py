@@ -3,7 +3,7 @@
 import functools
 import math
 import operator
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -269,7 +269,6 @@ class Space:
         The number of sites.
     K : int
         The largest number of neighbours of a site.
-    sites : list of (value variable name, flat index), length d
     lower, upper : (d,) int
         Bounds of each site, inclusive.
     windowed : (d,) bool
@@ -302,7 +301,6 @@ class Space:
         self.members = (
             [Member(v.name, v.shape, start) for start, v in self.blocks] if members is None else list(members)
         )
-        self.sites = [(m.name, i) for m in self.members for i in range(m.size)]
         self.lower = np.concatenate([v.lower for v in variables]).astype(np.int64)
         self.upper = np.concatenate([v.upper for v in variables]).astype(np.int64)
         self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
@@ -449,9 +447,24 @@ class Space:
         """(..., d) int, the values of the arrays one after another, at the sites x (..., d)."""
         return x if self.totals is None else self.totals.to_values.of(x, xp)
 
-    def names_at(self, sites: np.ndarray) -> list[str]:
+    @cached_property
+    def sites(self) -> list[tuple[str, int]]:
+        """[(array, flat index)] of each site."""
+        return [(m.name, i) for m in self.members for i in range(m.size)]
+
+    @property
+    def names(self) -> np.ndarray:
+        """(d,) str, the name of the array that holds each site."""
+        return np.repeat(np.array([m.name for m in self.members], object), [m.size for m in self.members])
+
+    def site(self, i: int) -> tuple[str, int]:
+        """The name of the array that holds a site, and its flat index there."""
+        m = next(m for m in self.members if m.start <= i < m.start + m.size)
+        return m.name, int(i) - m.start
+
+    def names_at(self, sites: Sequence[int] | np.ndarray) -> list[str]:
         """The names of the arrays that hold some of these sites, (n,) int."""
-        return list(dict.fromkeys(self.sites[i][0] for i in sites))
+        return list(dict.fromkeys(self.names[np.asarray(sites, int)].tolist()))
 
     def unravel(self, x: Any) -> dict[str, Any]:
         """{name: array} of the sites x (d,)."""

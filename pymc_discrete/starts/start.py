@@ -40,11 +40,11 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     rng = np.random.default_rng(0)
     pick = rng.permutation(len(site))[:CHECKED_NEIGHBOURS]
     site, value = site[pick], values[site[pick], column[pick]]
-    names = [space.sites[s][0] for s in site]
+    names = space.names[site].tolist()
     neighbours = [with_value(x, s, v) for s, v in zip(site, value, strict=True)]
     moves = random_moves(space, x, rng) if target.exact else {}
     for n, (sites, values_of_sites) in moves.items():
-        names += [space.sites[space.starts[n] + row[0]][0] for row in sites]
+        names += [space.site(space.starts[n] + row[0])[0] for row in sites]
         neighbours += [
             with_value(x, space.starts[n] + row, v)
             for row, v in zip(sites, values_of_sites[:, 0], strict=True)
@@ -94,7 +94,7 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
     bounds = space if space.totals is None else space.totals
     lower, upper, values = bounds.lower, bounds.upper, space.values_at(x)
     for site in np.flatnonzero(looked_at & ((values < lower) | (values > upper)))[:1]:
-        name, flat = space.sites[site]
+        name, flat = space.site(site)
         beyond = abs(values[site]) > UNBOUNDED and UNBOUNDED in (upper[site], -lower[site])
         most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
         raise SamplingError(

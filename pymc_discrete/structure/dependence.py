@@ -5,7 +5,7 @@ from pytensor.graph.basic import Apply, Variable
 
 from pymc_discrete.structure.analysis import Analysis
 from pymc_discrete.structure.logp_graph import LogpGraph
-from pymc_discrete.structure.reads import LARGEST_TABLE, Elements, Entries, elements_of
+from pymc_discrete.structure.reads import LARGEST_TABLE, Elements, Entries, elements_of, in_order
 
 
 class Dependence(Analysis[np.ndarray | None]):
@@ -66,11 +66,14 @@ class Dependence(Analysis[np.ndarray | None]):
         if rule is None or any(rule.reads[j] is None for j, _ in moving):
             self.blame(node)
             return None
-        parts = []
+        parts: list[np.ndarray] = []
         for j, sites in moving:
             reads = rule.reads[j]
             assert reads is not None
             assert sites is not None
+            if reads is in_order(len(reads)):
+                parts.append(sites)
+                continue
             if reads.size * sites.shape[1] > LARGEST_TABLE:
                 self.blame(node)
                 return None
@@ -80,7 +83,8 @@ class Dependence(Analysis[np.ndarray | None]):
                 else np.full((*reads.shape, 0), -1)
             )
             parts.append(part.reshape(len(reads), reads.shape[1] * sites.shape[1]))
-        merged = distinct(np.concatenate(parts, axis=1))
+        same = all(part is parts[0] for part in parts[1:])
+        merged = distinct(parts[0] if same else np.concatenate(parts, axis=1))
         if merged.shape[1] > self.largest:
             self.blame(node)
             return None
@@ -89,11 +93,11 @@ class Dependence(Analysis[np.ndarray | None]):
 
 def distinct(sites: np.ndarray) -> np.ndarray:
     """The distinct entries of every row in increasing order, padded with -1 to the longest row."""
-    if sites.shape[1] > 1:
+    if sites.shape[1] > 1 and not ((sites[:, :1] >= 0).all() and (sites[:, 1:] > sites[:, :-1]).all()):
         top = np.iinfo(sites.dtype).max
         s = np.sort(np.where(sites < 0, top, sites), axis=1)
         s[:, 1:][s[:, 1:] == s[:, :-1]] = top
         s = np.sort(s, axis=1)
         sites = np.where(s == top, -1, s)
     width = int((sites >= 0).sum(1).max(initial=0))
-    return sites[:, :width]
+    return sites if width == sites.shape[1] else sites[:, :width]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,22 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_discrete.structure.logp_graph import LogpGraph
 
 LARGEST_TABLE = 4_000_000  # largest number of entries of an array in `reads`; a larger one is not made
+
+
+_in_order: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()
+
+
+def in_order(n: int) -> np.ndarray:
+    """(n, 1) int, what n elements read that each read the element in their own place.
+
+    It is the same array as long as something holds it: of a million elements many tensors have it.
+    """
+    found = _in_order.get(n)
+    if found is None:
+        found = np.arange(n)[:, None]
+        found.setflags(write=False)
+        _in_order[n] = found
+    return found
 
 
 @dataclass

@@ -9,7 +9,10 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse import at_once
 from pymc_discrete.collapse.at_once import WORTH_SWEEPS, sums_at_once
+from pymc_discrete.differences.from_model import target_of
+from pymc_discrete.model.described import DescribedModel
 from tests.tools.statistics import g_test
 
 pytestmark = pytest.mark.shares_programs
@@ -116,3 +119,24 @@ def test_no_gain_or_no_sums():
         pm.Normal("y", pt.dot(R.normal(size=(6, 12)), g * b), 1, observed=np.zeros(6))
     assert sums_at_once(pmd.target_from_model(model, "g").density) is None  # sites meet in a dense term
     assert sums_at_once(pmd.target_from_model(model, "g", integrate="b").density) is None  # or an integral
+
+
+def test_a_large_lattice_is_refused_by_a_part_of_it(monkeypatch):
+    """So that a million sites are not taken apart one by one; long narrow lattices are not refused."""
+    monkeypatch.setattr(at_once, "TRIED", 400)
+
+    def lattice(rows, columns):
+        with pm.Model() as model:
+            x = pm.Bernoulli("x", 0.5, shape=(rows, columns))
+            pm.Potential("along", 0.4 * pt.eq(x[1:], x[:-1]).sum() + 0.4 * pt.eq(x[:, 1:], x[:, :-1]).sum())
+        return target_of(DescribedModel(model), ["x"]).density
+
+    tried = []
+    check = at_once.check_about_one_site
+    monkeypatch.setattr(at_once, "check_about_one_site", lambda *a: tried.append(a) or check(*a))
+    monkeypatch.setattr(at_once, "Sums", lambda *a: pytest.fail("all sites were looked at"))
+    assert sums_at_once(lattice(40, 40)) is None
+    assert tried
+    monkeypatch.undo()
+    monkeypatch.setattr(at_once, "TRIED", 400)
+    assert sums_at_once(lattice(401, 2)) is not None

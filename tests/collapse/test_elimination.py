@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pymc_discrete.collapse import elimination as module
 from pymc_discrete.collapse.cavities import cavities
-from pymc_discrete.collapse.elimination import Elimination, TooDear, logsumexp
+from pymc_discrete.collapse.elimination import Elimination, EliminationOrder, TooDear, logsumexp
 from pymc_discrete.runtime.model_settings import model_settings
 from tests.tools.statistics import g_test
 
@@ -221,3 +222,43 @@ def test_cavities_along_paths_and_sums_over_components(device, monkeypatch):
     for m, (n, row, *values) in enumerate(entries):
         want = roots[m, component[scopes[n][row, 0]]]
         np.testing.assert_allclose(got[n][(row, *values)], want, atol=1e-10)
+
+
+def random_single_sites(rng):
+    """Counts, scopes and rows of tables of sites that no table joins, some of them alike."""
+    d = int(rng.integers(1, 12))
+    counts = rng.choice([1, 2, 3, 5, 200, 500], d) if rng.random() < 0.7 else np.full(d, rng.integers(1, 4))
+    scopes, rows = [np.arange(d)[:, None]], [rng.integers(0, 2, d) if rng.random() < 0.5 else np.arange(d)]
+    for _ in range(rng.integers(1, 4)):
+        n = int(rng.integers(0, 15))
+        scopes.insert(0, rng.integers(0, d, (n, 1)))
+        rows.insert(0, rng.integers(0, n // 2 + 1, n) if rng.random() < 0.6 else np.arange(n))
+    return counts, scopes, rows
+
+
+@pytest.mark.parametrize("short", [module.SHORT_SEQUENCE, 2])
+def test_sites_that_nothing_joins_have_the_stages_that_are_found_one_by_one(monkeypatch, short):
+    monkeypatch.setattr(module, "SHORT_SEQUENCE", short)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        counts, scopes, rows = random_single_sites(rng)
+        at_once = EliminationOrder(counts, scopes, True, False, 1e9, rows)
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "none_joined", lambda scopes: False)
+            one_by_one = EliminationOrder(counts, scopes, True, False, 1e9, rows)
+        assert at_once.entries == one_by_one.entries
+        assert [*map(len, at_once.stages)] == [*map(len, one_by_one.stages)]
+        for group, wanted in zip(sum(at_once.stages, []), sum(one_by_one.stages, []), strict=True):
+            assert group.shape == wanted.shape
+            np.testing.assert_array_equal(group.sites, wanted.sites)
+            np.testing.assert_array_equal(group.tables, wanted.tables)
+            assert len(group.sources) == len(wanted.sources)
+            for source, same in zip(group.sources, wanted.sources, strict=True):
+                assert (source.batch, source.axes) == (same.batch, same.axes)
+                np.testing.assert_array_equal(source.rows, same.rows)
+                np.testing.assert_array_equal(source.into, same.into)
+
+
+def test_too_much_is_refused_also_where_nothing_joins_sites():
+    with pytest.raises(TooDear):
+        EliminationOrder(np.full(50, 4), [np.arange(50)[:, None]], True, False, 199, [np.arange(50)])

@@ -17,6 +17,7 @@ import pymc_discrete as pmd
 from pymc_discrete.engine.program import Program
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compile_cache import ENDINGS, SETTING, folder
+from pymc_discrete.runtime.jax_settings import REPEATED, jitted
 from pymc_discrete.runtime.programs_on_disk import CHECKSUM, HEADER, KeptOnDisk, checksum_of, under_name
 from tests.tools.processes import output_of, start_python
 from tests.tools.running import QUIET
@@ -68,7 +69,7 @@ def kept(tmp_path, monkeypatch):
     name = uuid.uuid4().hex
 
     def of(function, name=name):
-        return KeptOnDisk(jax.jit(under_name(function, name)), name)
+        return KeptOnDisk(jitted(under_name(function, name)), name, REPEATED)
 
     return of
 

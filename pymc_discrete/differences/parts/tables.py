@@ -26,7 +26,7 @@ from pymc_discrete.differences.parts.evaluate import JointMoves, Moves, Reader
 from pymc_discrete.differences.parts.part import BlockState, Factors, Part
 from pymc_discrete.runtime.float32 import relative_to_largest
 from pymc_discrete.space.density import log_odds
-from pymc_discrete.space.indexing import picked, take
+from pymc_discrete.space.indexing import picked, take, unique_pairs
 from pymc_discrete.space.space import Space
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.terms import Term
@@ -144,8 +144,7 @@ class Pair:
         self.term, self.elements, self.a, self.b, self.numbers = term, elements, a, b, numbers
         self.dependence, self.space = dependence, space
         pairs = np.stack([a, b], 1)
-        self.pairs, merge = np.unique(pairs, axis=0, return_inverse=True)
-        self._merge = merge.reshape(-1)
+        self.pairs, self._merge = unique_pairs(pairs)
         self.sides = (self._side(0), self._side(1))
 
     def _side(self, s: int) -> Side:
@@ -406,9 +405,9 @@ class Tables(Part):
         """
         pairs = np.concatenate([np.zeros((0, 2), int), *(p.pairs for p in self.pairs)])
         flipped = pairs[:, 0] > pairs[:, 1]
-        joined, merge = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)
+        joined, merge = unique_pairs(np.sort(pairs, axis=1))
         ends = np.cumsum([len(p.pairs) for p in self.pairs])[:-1]
-        return joined, merge.reshape(-1), np.split(flipped, ends)
+        return joined, merge, np.split(flipped, ends)
 
     @property
     def joined(self) -> np.ndarray:

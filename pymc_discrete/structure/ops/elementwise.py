@@ -74,7 +74,7 @@ from pymc_discrete.structure.degree import degree_after
 from pymc_discrete.structure.integers import is_integer_log_gamma, log_gamma
 from pymc_discrete.structure.lifting import for_rows, simplified
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
-from pymc_discrete.structure.reads import Elements, constant, elements_of, is_switch
+from pymc_discrete.structure.reads import Elements, constant, elements_of, in_order, is_switch
 from pymc_discrete.structure.rounding import error_after
 from pymc_discrete.structure.stacking import vectorised, with_axis
 from pymc_discrete.structure.sums import Summands, summands_of
@@ -577,6 +577,9 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
     unread = {} if rules.unread is None else rules.unread(op.scalar_op, node.inputs, graph)
     reads: list[np.ndarray | None] = []
     for j, i in enumerate(node.inputs):
+        if j not in unread and graph.shape(i) == shape:
+            reads.append(in_order(n_out))
+            continue
         ids = np.arange(graph.size(i)).reshape(graph.shape(i))
         if j in unread:
             ids = np.where(unread[j], -1, ids)

@@ -1,0 +1,169 @@
+"""Counts of values in place of draws, for discrete variables of very many elements.
+
+A thousand draws of a million labels in four chains are four gigabytes, of which a user reads how often each
+label had each value. That is counted while the chains run.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from xarray import Dataset
+
+from pymc_discrete.collapse.probabilities import dataset
+from pymc_discrete.engine.block import TUNE, Block
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.storage import on_host
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.space import Space
+
+MOST_ELEMENTS = 100_000  # a variable with more elements is counted
+MOST_VALUES = 16  # a variable with more values is not: counts would take as much memory as draws
+
+
+class Counted(NamedTuple):
+    """A variable of which no draws are kept.
+
+    Attributes
+    ----------
+    lower : the smallest value of an element
+    values : the number of consecutive values
+    each : whether it is counted how often each element has each value; not where the mean of their exact
+        probabilities is known, which says the same with less noise
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    lower: int
+    values: int
+    each: bool
+
+    @property
+    def totals(self) -> str:
+        """The name of its totals in the result: the numbers of elements that have each value."""
+        return f"{self.name} counts"
+
+    @property
+    def axis(self) -> str:
+        """The name of the axis of values."""
+        return f"{self.name} value"
+
+
+class Counts:
+    """Counts of the values of some variables, over all transitions after tuning.
+
+    Parameters
+    ----------
+    variables : those that are counted
+    points : how a chain packs its values
+    tune : the number of tuning draws
+    """
+
+    def __init__(self, variables: Sequence[Counted] = (), points: Points | None = None, tune: int = 0):
+        self.variables, self.points = tuple(variables), points or Points([])
+        self.settings = {TUNE: np.asarray(tune)} if variables else {}
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block], points: Points, tune: int) -> "Counts":
+        """The counts of those variables of some blocks that have very many elements and few values."""
+        found = []
+        for block in blocks:
+            space = block.space
+            if space is None or space.totals is not None:
+                continue
+            for m in space.members:
+                here = slice(m.start, m.start + m.size)
+                if m.size <= MOST_ELEMENTS or space.windowed[here].any():
+                    continue
+                low, high = int(space.lower[here].min()), int(space.upper[here].max())
+                if high - low < MOST_VALUES:
+                    each = m.name not in block.with_probabilities
+                    found.append(Counted(m.name, m.shape, low, high - low + 1, each))
+        return cls(found, points, tune)
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that are counted."""
+        return [v.name for v in self.variables]
+
+    @property
+    def key(self) -> Hashable:
+        return self.variables
+
+    def said(self, kept: Sequence[str], draws: int) -> str:
+        """A line for the log.
+
+        Parameters
+        ----------
+        kept : the variables whose draws are kept
+        draws : the number of draws of all chains
+        """
+        size = sum(int(np.prod(v.shape)) for v in self.variables) * draws / 2**30
+        totals = shown([v.totals for v in self.variables])
+        names = ", ".join(map(repr, [*self.names, *kept]))
+        wanted = f"var_names=[{names}]" if len(kept) < 6 else f"var_names= with {shown(self.names)}"
+        return (
+            f"Draws of {shown(self.names)} are not kept, which would take {size:.1f} GB: the group "
+            f"probabilities has how probable each value of each element is, and {totals} how many elements "
+            f"have each value. {wanted} keeps the draws."
+        )
+
+    # ------------------------------------------------------------ in a chain
+    def start(self) -> dict[str, Any]:
+        """The counts before the first draw: (size, values - 1) of each variable, and of transitions."""
+        counts = {
+            v.name: np.zeros((int(np.prod(v.shape)), v.values - 1), np.int32)
+            for v in self.variables
+            if v.each
+        }
+        return {**counts, TUNE: np.zeros((), np.int32)} if counts else {}
+
+    def after(self, t, point: Mapping[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
+        """The counts after transition t to a packed point. The smallest value has what the others leave."""
+        if not counts:
+            return counts
+        values = self.points.by_name(point)
+
+        def more(counts: dict[str, Any]) -> dict[str, Any]:
+            found = {TUNE: counts[TUNE] + 1}
+            for v in self.variables:
+                if v.each:
+                    is_value = jnp.arange(v.lower + 1, v.lower + v.values)
+                    found[v.name] = counts[v.name] + (values[v.name].reshape(-1, 1) == is_value)
+            return found
+
+        return jax.lax.cond(t >= point[TUNE], more, lambda counts: counts, counts)
+
+    def totals(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """{name: (values,) int, how many elements have each value} at a packed point."""
+        values = self.points.by_name(point)
+        found = {}
+        for v in self.variables:
+            each = [(values[v.name] == v.lower + k).sum(dtype=np.int32) for k in range(v.values)]
+            found[v.totals] = jnp.stack(each)
+        return found
+
+    # ------------------------------------------------------------ on the host
+    def axes(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
+        """The coordinates and the dims of the totals."""
+        coords = {v.axis: np.arange(v.lower, v.lower + v.values) for v in self.variables}
+        return coords, {v.totals: [v.axis] for v in self.variables}
+
+    def groups(
+        self, counts: dict[str, Any], coords: Mapping[str, Any], dims: Mapping[str, Any]
+    ) -> dict[str, Dataset]:
+        """{"probabilities": how often each element had each value}, of the counts (chains, ...)."""
+        counted = [v for v in self.variables if v.each]
+        if not counted:
+            return {}
+        bounds = {v.name: (v.lower, v.lower + v.values - 1) for v in counted}
+        space = Space.build(bounds, {v.name: v.shape for v in counted})
+        transitions = np.maximum(on_host(counts[TUNE]), 1)[:, None, None]
+        means = []
+        for v in counted:
+            above = on_host(counts[v.name]) / transitions
+            means.append(np.concatenate([1.0 - above.sum(-1, keepdims=True), above], axis=-1))
+        first = np.broadcast_to(space.lower, (len(transitions), space.d))
+        return {"probabilities": dataset(space, first, means, np.zeros(space.d, bool), coords, dims)}
