@@ -212,7 +212,9 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
         several = known.several & judged
         # of many elements that are each expected to move rarely, some should have moved
         together = still[known.several].all() and expected[several].sum() >= SURELY_MOVES
-        found[several & (expected >= (HARDLY_MOVES if together else SURELY_MOVES))] = "stuck"
+        # of very many, some stand still by chance
+        surely = SURELY_MOVES + np.log(max(len(still), 1))
+        found[several & (expected >= (HARDLY_MOVES if together else surely))] = "stuck"
     found[~known.several] = "fixed"
     return found
 

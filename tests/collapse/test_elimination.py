@@ -248,7 +248,9 @@ def test_sites_that_nothing_joins_have_the_stages_that_are_found_one_by_one(monk
             one_by_one = EliminationOrder(counts, scopes, True, False, 1e9, rows)
         assert at_once.entries == one_by_one.entries
         assert [*map(len, at_once.stages)] == [*map(len, one_by_one.stages)]
-        for group, wanted in zip(sum(at_once.stages, []), sum(one_by_one.stages, []), strict=True):
+        for group, wanted in zip(
+            *map(itertools.chain.from_iterable, (at_once.stages, one_by_one.stages)), strict=True
+        ):
             assert group.shape == wanted.shape
             np.testing.assert_array_equal(group.sites, wanted.sites)
             np.testing.assert_array_equal(group.tables, wanted.tables)

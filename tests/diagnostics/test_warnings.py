@@ -1049,3 +1049,13 @@ def test_steps_beyond_the_edge_are_counted(log):
     divergences = int(idata["sample_stats"]["diverging"].sum())
     assert line.startswith(f"{divergences} of 600 trajectories")  # all of them
     assert divergences > 60
+
+
+def test_of_very_many_elements_some_stand_still_by_chance():
+    """A site that should have moved eight times stands still once in 3,000; of 20,000 some do."""
+    n, still = 20_000, np.zeros(20_000, bool)
+    still[7] = True
+    for moves, word in ((8.0, "constant"), (30.0, "stuck")):
+        probability = np.full((CHAINS, n), moves / (CHAINS * DRAWS))
+        of_sites = Leaving(np.ones(n, bool), probability, joint=True)
+        assert words_of_still(of_sites, still, DRAWS)[7] == word
