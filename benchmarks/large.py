@@ -2,8 +2,8 @@
 
 python -m benchmarks.large --out benchmarks/results/NAME-large [--models mixture --sizes 10000 100000]
 
-4 chains of 500 tuning draws and 500 draws, everything else as it is by default. A pass is NumPy's evaluation of
-the model's log density once, with the labels summed out where `pmd.sample` sums them out. Every row has a
+4 chains of 500 tuning draws and 500 draws, everything else as it is by default. A pass is NumPy's evaluation
+of the model's log density once, with the labels summed out where `pmd.sample` sums them out. Every row has a
 process of its own, without compiled programs on disk.
 """
 

@@ -29,7 +29,7 @@ WORK_PER_SWEEP = 1000
 WORTH_SWEEPS = 16
 MOST_STAGES = 64  # of the elimination, each of which is a part of the compiled program
 # Of more sites, the sum over so many neighbours of one of them is tried first.
-TRIED = 4096
+SITES_TRIED = 4096
 
 _kept: Kept[Sums | None] = Kept(MODELS)
 
@@ -89,11 +89,11 @@ def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: flo
         If the sum over this part takes too many entries, and so that over all sites.
     """
     d = len(counts)
-    if d <= TRIED:
+    if d <= SITES_TRIED:
         return
     joined = np.concatenate([sites[:, [0, n]] for sites in scopes for n in range(1, sites.shape[1])])
     graph = coo_array((np.ones(len(joined)), joined.T), shape=(d, d)).tocsr()
-    near = breadth_first_order(graph, d // 2, directed=False, return_predecessors=False)[:TRIED]
+    near = breadth_first_order(graph, d // 2, directed=False, return_predecessors=False)[:SITES_TRIED]
     number = np.full(d, -1)
     number[near] = np.arange(len(near))
     inside = [number[sites] for sites in scopes]

@@ -1,4 +1,4 @@
-"""Counts of values in place of draws, for discrete variables of very many elements.
+"""CountsOfValues of values in place of draws, for discrete variables of very many elements.
 
 A thousand draws of a million labels in four chains are four gigabytes, of which a user reads how often each
 label had each value. That is counted while the chains run.
@@ -51,8 +51,8 @@ class Counted(NamedTuple):
         return f"{self.name} value"
 
 
-class Counts:
-    """Counts of the values of some variables, over all transitions after tuning.
+class CountsOfValues:
+    """CountsOfValues of the values of some variables, over all transitions after tuning.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Counts:
         self.settings = {TUNE: np.asarray(tune)} if variables else {}
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], points: Points, tune: int) -> "Counts":
+    def of(cls, blocks: Sequence[Block], points: Points, tune: int) -> "CountsOfValues":
         """The counts of those variables of some blocks that have very many elements and few values."""
         found = []
         for block in blocks:

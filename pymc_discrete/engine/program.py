@@ -15,7 +15,7 @@ from pymc.util import get_default_varnames
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.engine.block import Block
-from pymc_discrete.engine.counts import Counts
+from pymc_discrete.engine.counts import CountsOfValues
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.kernels.random import key_of, key_of_words
@@ -44,7 +44,7 @@ class ChainState(NamedTuple):
     ----------
     point : {value variable or vector: array}, see `Points`
     blocks : one state per block
-    counts : those of `Counts`
+    counts : those of `CountsOfValues`
     """
 
     point: dict[str, Any]
@@ -94,9 +94,9 @@ class Program:
         points: Points,
         outputs: Sequence[Variable],
         devices: Sequence[jax.Device],
-        counts: Counts | None = None,
+        counts: CountsOfValues | None = None,
     ):
-        self.blocks, self.points, self.counts = tuple(blocks), points, counts or Counts()
+        self.blocks, self.points, self.counts = tuple(blocks), points, counts or CountsOfValues()
         self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = outputs

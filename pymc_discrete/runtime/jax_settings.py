@@ -68,7 +68,7 @@ REPEATED, SELDOM = 1, 0
 LEVEL = "xla_backend_optimization_level"
 # The arrays that a program holds become its arguments if they have as many bytes together: those that have
 # at least as many alone.
-LARGE, LARGE_ARRAY = 2**24, 2**12
+LARGE_TOGETHER, LARGE_ARRAY = 2**24, 2**12
 # How XLA adds up on a CPU. By default it gives some sums to a library (YNNPACK) and makes others two loops;
 # that pays neither for the short sums of a log density nor for those of a million terms. Without both, LLVM
 # vectorises one loop, fused with what computes the summands. The first name is of an experimental option.
@@ -124,7 +124,7 @@ def lower(
     traced = function.trace(*args, **static)
     jaxpr, out = traced.jaxpr, jax.tree.structure(traced.out_info)
     sizes = [a.nbytes if isinstance(a, np.ndarray) else 0 for a in jaxpr.consts]
-    if sum(sizes) < LARGE:
+    if sum(sizes) < LARGE_TOGETHER:
         return traced.lower(), []
     number: dict[Any, int] = {}  # of each different array
     arrays: list[jax.Array] = []

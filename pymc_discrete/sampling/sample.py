@@ -20,7 +20,7 @@ from pymc_discrete.diagnostics.draws import DISCRETE_ATTRIBUTE
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
-from pymc_discrete.engine.counts import Counts
+from pymc_discrete.engine.counts import CountsOfValues
 from pymc_discrete.engine.nuts_options import nuts_options
 from pymc_discrete.engine.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.engine.program import Program, recorded
@@ -109,7 +109,7 @@ def sample(
         probability where a sum is cheap, as the log says. They are drawn from their exact
         conditional after each of its transitions. This removes the tie between discrete and continuous
         variables, as between counts and their detection probability, at the price of a sum over all states in
-        each evaluation. Counts without a bound are summed over stretches about their
+        each evaluation. CountsOfValues without a bound are summed over stretches about their
         value, which leaves out nothing. The group ``probabilities`` of the result has the mean of
         p(z_i = k | theta) over all transitions after tuning, for every value k.
     random_seed : int or what `pm.sample` takes, optional
@@ -219,9 +219,9 @@ def sample(
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)
         blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts, collapsed)
         check_supports(blocks, point, initvals)
-        outputs, counted = recorded(model, var_names), Counts()
+        outputs, counted = recorded(model, var_names), CountsOfValues()
         if var_names is None and not any((idata_kwargs or {}).get(group) for group in OF_DRAWS):
-            counted = Counts.of(blocks, packing, tune)
+            counted = CountsOfValues.of(blocks, packing, tune)
             outputs = [v for v in outputs if v.name not in counted.names]
         settings = {
             "draws": draws,

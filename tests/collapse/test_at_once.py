@@ -123,7 +123,7 @@ def test_no_gain_or_no_sums():
 
 def test_a_large_lattice_is_refused_by_a_part_of_it(monkeypatch):
     """So that a million sites are not taken apart one by one; long narrow lattices are not refused."""
-    monkeypatch.setattr(at_once, "TRIED", 400)
+    monkeypatch.setattr(at_once, "SITES_TRIED", 400)
 
     def lattice(rows, columns):
         with pm.Model() as model:
@@ -138,5 +138,5 @@ def test_a_large_lattice_is_refused_by_a_part_of_it(monkeypatch):
     assert sums_at_once(lattice(40, 40)) is None
     assert tried
     monkeypatch.undo()
-    monkeypatch.setattr(at_once, "TRIED", 400)
+    monkeypatch.setattr(at_once, "SITES_TRIED", 400)
     assert sums_at_once(lattice(401, 2)) is not None

@@ -153,7 +153,7 @@ def test_arrays_that_are_arguments_of_a_program_change_no_draw(monkeypatch, dtyp
         given.append(sum(a.size for a in found[1]))
         return found
 
-    monkeypatch.setattr(jax_settings, "LARGE", 0)
+    monkeypatch.setattr(jax_settings, "LARGE_TOGETHER", 0)
     monkeypatch.setattr(jax_settings, "LARGE_ARRAY", 8)
     for module in (program, programs_on_disk):
         monkeypatch.setattr(module, "lower", noted)
