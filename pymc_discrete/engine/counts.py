@@ -1,4 +1,4 @@
-"""CountsOfValues of values in place of draws, for discrete variables of very many elements.
+"""Counts of values in place of draws, for discrete variables of very many elements.
 
 A thousand draws of a million labels in four chains are four gigabytes, of which a user reads how often each
 label had each value. That is counted while the chains run.
@@ -52,7 +52,7 @@ class Counted(NamedTuple):
 
 
 class CountsOfValues:
-    """CountsOfValues of the values of some variables, over all transitions after tuning.
+    """Counts of the values of some variables, over all transitions after tuning.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ def sample(
         probability where a sum is cheap, as the log says. They are drawn from their exact
         conditional after each of its transitions. This removes the tie between discrete and continuous
         variables, as between counts and their detection probability, at the price of a sum over all states in
-        each evaluation. CountsOfValues without a bound are summed over stretches about their
+        each evaluation. Counts without a bound are summed over stretches about their
         value, which leaves out nothing. The group ``probabilities`` of the result has the mean of
         p(z_i = k | theta) over all transitions after tuning, for every value k.
     random_seed : int or what `pm.sample` takes, optional
