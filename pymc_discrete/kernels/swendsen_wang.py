@@ -323,7 +323,6 @@ def cluster_sweep(target) -> Callable:
         labels, rounds = components(preferred & (uniforms(key_bonds, (len(a),)) < share))
         unaries = own + unaries_of(target, x, pairs.sites, tables.shape[1])
         weights = weights_of_moves(index, unaries, counts)
-        weights = jnp.where(pairs.sites[:, None], weights, -jnp.inf)  # no other site moves
         weights = jnp.append(weights, jnp.asarray(pairs.sites, weights.dtype)[:, None], axis=1)
         sums = jax.ops.segment_sum(weights, labels, space.d)
         sums, squared = sums[:, :-1], jnp.square(sums[:, -1])

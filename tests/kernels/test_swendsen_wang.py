@@ -52,11 +52,11 @@ def potts():
 
 
 def ordered():
-    """Values whose distance counts, so that more than equality remains; a pair that prefers unequal ones."""
+    """Distances, a pair whose equal values are not alike, and one that prefers different values."""
     k = pm.DiscreteUniform("k", 1, 3, shape=4)
     pm.Potential("near", -0.9 * sum(pt.abs(k[a] - k[b]) for a, b in ((0, 1), (1, 2), (0, 2))))
-    pm.Potential("e", -0.7 * pt.eq(k[2], k[3]) + 0.3 * k[0])
-    return [range(1, 4)] * 4, [(0, 1, 0.9, False), (1, 2, 0.9, False), (0, 2, 0.9, False)]
+    pm.Potential("e", -0.7 * pt.eq(k[2], k[3]) + 0.3 * k[0] * pt.eq(k[0], k[1]))
+    return [range(1, 4)] * 4, [(0, 1, 1.2, False), (1, 2, 0.9, False), (0, 2, 0.9, False)]
 
 
 def impossible():
