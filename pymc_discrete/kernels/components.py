@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pymc_discrete.kernels.scatter import lowest_at
+
 # The edges of each site are read from a padded table where padding makes it at most this much longer than
 # the list of edges.
 MOST_PADDING = 4
@@ -46,12 +48,12 @@ def component_finder(pairs: np.ndarray, d: int) -> Callable[[Any], tuple[Any, An
         if padded:
             seen = jnp.where(jnp.append(on, False)[edge], across, own)
             return lambda labels: jnp.minimum(labels, labels[seen].min(axis=0))
-        return lambda labels: (
-            labels.at[first]
-            .min(jnp.where(on, labels[second], d))
-            .at[second]
-            .min(jnp.where(on, labels[first], d))
-        )
+
+        def of_edges(labels):
+            seen = lowest_at(labels, first, jnp.where(on, labels[second], d))
+            return lowest_at(seen, second, jnp.where(on, labels[first], d))
+
+        return of_edges
 
     def components(on):
         lowest = lowest_beside(on)
@@ -60,7 +62,7 @@ def component_finder(pairs: np.ndarray, d: int) -> Callable[[Any], tuple[Any, An
             labels, _, rounds = carried
             seen = lowest(labels)
             # Zhang, Azad and Hu 2020, stochastic hooking: the root takes what its followers see
-            hooked = jnp.minimum(seen, labels.at[labels].min(seen))
+            hooked = jnp.minimum(seen, lowest_at(labels, labels, seen))
             new = hooked[hooked]
             return new, (new != labels).any(), rounds + 1
 

@@ -13,6 +13,7 @@ from pymc_discrete.kernels.components import component_finder
 from pymc_discrete.kernels.kernel import Kernel, refuse_constrained
 from pymc_discrete.kernels.method import kernel_function
 from pymc_discrete.kernels.random import choose, uniforms
+from pymc_discrete.kernels.scatter import added_at
 from pymc_discrete.kernels.sweeps import always_accepted, refuse_gradients, sweep_kernel
 from pymc_discrete.runtime.checks import is_number, is_word
 from pymc_discrete.runtime.names import shown
@@ -135,9 +136,7 @@ class SwendsenWang(BlockGibbs):
 
     def kernel(self) -> tuple[Kernel, dict[str, Any]]:
         share = 1.0 if self._tunes else float(self.clusters)
-        return sweep_kernel(alternating)._replace(measured=ChangeBySweeps(0.0, 0.0, 0.0, 0.0)), {
-            "clusters": share
-        }
+        return sweep_kernel(alternating)._replace(measured=NOTHING), {"clusters": share}
 
 
 swendsen_wang = kernel_function(SwendsenWang)
@@ -158,6 +157,9 @@ class ChangeBySweeps(NamedTuple):
     clusters: Any
     size: Any
     rounds: Any
+
+
+NOTHING = ChangeBySweeps(0.0, 0.0, 0.0, 0.0)
 
 
 class PairsWithTables(NamedTuple):
@@ -283,23 +285,28 @@ def alternating(target) -> Callable:
     refuse_constrained(target.space)
     refuse_gradients(target)
     refuse_no_bonds(target)
-    visits, sweep_of_clusters = visits_of(target), cluster_sweep(target)
-    in_pairs = target.interactions.in_pairs
+    visits = visits_of(target)
+    nothing = jax.tree.map(jnp.asarray, NOTHING)
+
+    def clusters(key, before, x):
+        changed = ((x != before) & target.interactions.in_pairs).sum().astype(float)
+        # made in the branch, so that transitions without a cluster sweep need not wait for its tables
+        x, of_clusters = cluster_sweep(target)(key, x)
+        return x, ChangeBySweeps(changed, *of_clusters)
+
+    def at_times(key, share, before, x):
+        key_share, key_clusters = jax.random.split(jax.random.fold_in(key, len(visits)))
+        now = uniforms(key_share, ()) < share
+        return jax.lax.cond(now, clusters, lambda key, before, x: (x, nothing), key_clusters, before, x)
 
     def sweep(key, x, params):
-        key_gibbs, key_share, key_clusters = jax.random.split(key, 3)
-        y = x
+        y, share = x, params["clusters"]
         for t, visit in enumerate(visits):
-            y = visit(jax.random.fold_in(key_gibbs, t), y, False)
-        changed = ((y != x) & in_pairs).sum().astype(float)
-        y, of_clusters = jax.lax.cond(
-            uniforms(key_share, ()) < params["clusters"],
-            sweep_of_clusters,
-            lambda key, y: (y, (jnp.zeros(()),) * 3),
-            key_clusters,
-            y,
+            y = visit(jax.random.fold_in(key, t), y, False)
+        y, measured = jax.lax.cond(
+            share > 0, at_times, lambda key, share, before, x: (x, nothing), key, share, x, y
         )
-        return y, always_accepted(target.space)._replace(measured=ChangeBySweeps(changed, *of_clusters))
+        return y, always_accepted(target.space)._replace(measured=measured)
 
     return sweep
 
@@ -313,7 +320,7 @@ def cluster_sweep(target) -> Callable:
     parts = decomposed(tables, counts[pairs.ends], pairs.alike)
     components, share = component_finder(pairs.ends, space.d), -jnp.expm1(-parts.strength)
     a, b = pairs.ends.T
-    own = jnp.zeros((space.d, tables.shape[1])).at[a].add(parts.first).at[b].add(parts.second)
+    own = added_at(a, parts.first, space.d) + added_at(b, parts.second, space.d)
 
     def sweep(key, x):
         key_bonds, key_moves, key_order = jax.random.split(key, 3)
@@ -324,7 +331,7 @@ def cluster_sweep(target) -> Callable:
         unaries = own + unaries_of(target, x, pairs.sites, tables.shape[1])
         weights = weights_of_moves(index, unaries, counts)
         weights = jnp.append(weights, jnp.asarray(pairs.sites, weights.dtype)[:, None], axis=1)
-        sums = jax.ops.segment_sum(weights, labels, space.d)
+        sums = added_at(labels, weights, space.d)
         sums, squared = sums[:, :-1], jnp.square(sums[:, -1])
         u = uniforms(key_moves, (space.d,))
         new, move = jax.lax.cond(
@@ -420,14 +427,14 @@ def moved_in_turn(
         return difference_from(at[:, 1:], at[:, :1])
 
     inside = jnp.where(parts.joined & (root_a == root_b), root_a, d)
-    sums = sums.at[inside].add(changes(index, True, True), mode="drop")
+    sums += added_at(inside, changes(index, True, True), d)
 
     def in_round(carried):
         index, move, left = carried
         waits = jnp.where(beside & left[root_a] & left[root_b], later, d)
-        goes = left & ~jnp.zeros(d, bool).at[waits].set(True, mode="drop")
-        total = sums.at[jnp.where(beside, root_a, d)].add(changes(index, True, False), mode="drop")
-        total = total.at[jnp.where(beside, root_b, d)].add(changes(index, False, True), mode="drop")
+        goes = left & (added_at(waits, jnp.ones_like(waits), d) == 0)
+        total = sums + added_at(jnp.where(beside, root_a, d), changes(index, True, False), d)
+        total += added_at(jnp.where(beside, root_b, d), changes(index, False, True), d)
         now = jnp.where(goes, drawn_moves(u, total), 0)
         return (index + now[labels]) % counts, move + now, left & ~goes
 

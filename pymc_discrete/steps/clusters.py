@@ -14,7 +14,7 @@ from pymc_discrete.structure.jaxify import PYTENSOR
 LOOKED_AT = 8  # pairs of which tables are evaluated
 VALUES = 3  # values of each of their sites
 # by how much continuous variables differ from where they start, since an interaction may be 0 there
-BESIDE = 0.1
+OFF_START = 0.1
 ROUNDED = 1e-10  # differences of log densities that count as rounding, relative to the log densities
 
 
@@ -30,17 +30,17 @@ def clusters_suit(density: ModelDensity) -> bool:
     some = np.unique(np.linspace(0, len(pairs.ends) - 1, LOOKED_AT).astype(int))
     if not pairs.alike[some].all():
         return False
-    logdensity, space = evaluated(density), density.space
+    logdensity, space = host_logdensity(density), density.space
     x = space.ravel(density.start)
     strengths = [strength(logdensity, x, space.lower, space.upper, *pairs.ends[n]) for n in some]
     return None not in strengths and any(strengths)
 
 
-def evaluated(density: ModelDensity) -> Callable[[np.ndarray], float]:
+def host_logdensity(density: ModelDensity) -> Callable[[np.ndarray], float]:
     """The log density as a function of x (d,) on the host, continuous variables beside their starts."""
     graph = density.graph
     point = {
-        n: a + BESIDE if np.issubdtype(np.asarray(a).dtype, np.floating) else a
+        n: a + OFF_START if np.issubdtype(np.asarray(a).dtype, np.floating) else a
         for n, a in density.start.items()
     }
     others = graph.arguments(density.numbers | point)[len(graph.values) :]
