@@ -26,8 +26,7 @@ def lowest_at(start: Any, index: Any, values: Any) -> Any:
 
 
 def combined_at(start: Any, index: Any, values: Any, combine: Callable, scatter: Callable) -> Any:
-    """`start` combined_at at each index with each value, in turn or by a scatter."""
-
+    """`start` combined at each index with each value, in turn or by a scatter."""
     index = jnp.asarray(index)
 
     def in_turn():
@@ -37,6 +36,5 @@ def combined_at(start: Any, index: Any, values: Any, combine: Callable, scatter:
 
         return jax.lax.fori_loop(0, len(index), body, start)
 
-    return (
-        jax.lax.platform_dependent(cpu=in_turn, default=scatter) if len(index) <= IN_TURN_UP_TO else scatter()
-    )
+    few = len(index) <= IN_TURN_UP_TO
+    return jax.lax.platform_dependent(cpu=in_turn, default=scatter) if few else scatter()
