@@ -140,7 +140,7 @@ def markdown(args, records):
     return "\n".join(body)
 
 
-FOOTNOTE = f"""- {CHAINS} chains on one core, {TUNE} draws of tuning; seconds of the processor, of sampling only.
+FOOTNOTE = f"""- {CHAINS} chains on one core, {TUNE} draws of tuning; seconds of the processor, sampling only.
   ESS: ArviZ's bulk ESS of all chains. times BlockGibbs: of the magnetisation, of the energy.
 - Spins are ±1, with a free boundary; fields: ±1 nats for each spin, at random. Magnetisation: the mean spin;
   of Potts, the share of one colour. Energy: less the sum of products of neighbours, or the number of equal
