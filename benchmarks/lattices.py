@@ -37,14 +37,17 @@ def neighbour_sum(s):
     return (s[..., :-1] * s[..., 1:]).sum((-2, -1)) + (s[..., :-1, :] * s[..., 1:, :]).sum((-2, -1))
 
 
-def ising(side=SIDE):
+def ising(side=SIDE, coupling=COUPLING, fields=None):
+    """`fields` (side, side) nats, by which each spin prefers to be up."""
     import pymc as pm
 
     with pm.Model() as model:
         x = pm.Bernoulli("x", np.full((side, side), 0.5), shape=(side, side))
         s = 2 * x - 1
         pair = (s[:, :-1] * s[:, 1:]).sum() + (s[:-1] * s[1:]).sum()
-        pm.Potential("energy", COUPLING * pair)
+        pm.Potential("energy", coupling * pair)
+        if fields is not None:
+            pm.Potential("fields", (fields * s).sum())
     return model, ["x"]
 
 
@@ -60,14 +63,15 @@ def ising_numpyro(side=SIDE):
     return model
 
 
-def ising_thrml(side=SIDE):
+def ising_thrml(side=SIDE, coupling=COUPLING, fields=None):
     """(sampling program, its blocks)"""
     import jax.numpy as jnp
     from thrml import SpinNode
     from thrml.models import IsingEBM, IsingSamplingProgram
 
     nodes, edges, blocks = thrml_grid(SpinNode, side)
-    model = IsingEBM(nodes, edges, jnp.zeros(len(nodes)), jnp.full(len(edges), COUPLING), jnp.array(1.0))
+    biases = jnp.zeros(len(nodes)) if fields is None else jnp.asarray(fields.ravel())
+    model = IsingEBM(nodes, edges, biases, jnp.full(len(edges), coupling), jnp.array(1.0))
     return IsingSamplingProgram(model, blocks, []), blocks
 
 
@@ -87,14 +91,14 @@ def equal_neighbours(x):
     return (x[..., :-1] == x[..., 1:]).sum((-2, -1)) + (x[..., :-1, :] == x[..., 1:, :]).sum((-2, -1))
 
 
-def potts():
+def potts(coupling=POTTS_COUPLING):
     import pymc as pm
     import pytensor.tensor as pt
 
     with pm.Model() as model:
         x = pm.Categorical("x", p=np.full(COLOURS, 1 / COLOURS), shape=(POTTS_SIDE, POTTS_SIDE))
         pair = pt.eq(x[:, :-1], x[:, 1:]).sum() + pt.eq(x[:-1], x[1:]).sum()
-        pm.Potential("energy", POTTS_COUPLING * pair)
+        pm.Potential("energy", coupling * pair)
     return model, ["x"]
 
 
@@ -110,14 +114,14 @@ def potts_numpyro():
     return model
 
 
-def potts_thrml():
+def potts_thrml(coupling=POTTS_COUPLING):
     """(sampling program, its blocks)"""
     import jax.numpy as jnp
     from thrml import Block, BlockGibbsSpec, CategoricalNode, FactorSamplingProgram
     from thrml.models import CategoricalGibbsConditional, SquareCategoricalEBMFactor
 
     _, edges, blocks = thrml_grid(CategoricalNode, POTTS_SIDE)
-    weights = jnp.broadcast_to(POTTS_COUPLING * jnp.eye(COLOURS), (len(edges), COLOURS, COLOURS))
+    weights = jnp.broadcast_to(coupling * jnp.eye(COLOURS), (len(edges), COLOURS, COLOURS))
     factor = SquareCategoricalEBMFactor([Block([i for i, _ in edges]), Block([j for _, j in edges])], weights)
     conditionals = [CategoricalGibbsConditional(COLOURS) for _ in blocks]
     return FactorSamplingProgram(BlockGibbsSpec(blocks, []), conditionals, [factor], []), blocks

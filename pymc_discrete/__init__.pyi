@@ -30,6 +30,7 @@ from .steps.methods import (
     GibbsWithGradients,
     PathAuxiliary,
     PerturbAndMaxProduct,
+    SwendsenWang,
     TreeGibbs,
 )
 from .steps.reparameterized_slice import ReparameterizedSlice
@@ -51,6 +52,7 @@ __all__ = [
     "PerturbAndMaxProduct",
     "ReparameterizedSlice",
     "Space",
+    "SwendsenWang",
     "Target",
     "TreeGibbs",
     "__version__",

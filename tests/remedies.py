@@ -421,6 +421,11 @@ row(
     step("AutoStep", flags),
 )
 row(
+    "SwendsenWang needs pairs of sites that interact",
+    step("SwendsenWang", flags),
+    step("BlockGibbs", flags),
+)
+row(
     "an integral joins all sites. Leave out integrate=",
     step("PerturbAndMaxProduct", switch, integrate=["a"]),
     step("BlockGibbs", switch, integrate=["a"]),

@@ -206,6 +206,15 @@ BUILT = [
     ),
     *(
         (
+            ("SwendsenWang", everything, "x"),
+            {"clusters": v},
+            ValueError,
+            r"clusters must be 'auto' or a number",
+        )
+        for v in (*BAD_STEPS, 1.5)
+    ),
+    *(
+        (
             ("DiscreteLangevin", everything, "x"),
             {"proposal": v},
             ValueError,

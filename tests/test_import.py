@@ -91,7 +91,9 @@ for build in (scalar, tables, windowed, counts, linear, dense):
             continue
         if step is pmd.PerturbAndMaxProduct and build in (windowed, counts, dense):
             continue
-        exact = step in (pmd.BlockGibbs, pmd.TreeGibbs, pmd.PerturbAndMaxProduct)
+        if step is pmd.SwendsenWang and build is not tables:
+            continue
+        exact = step in (pmd.BlockGibbs, pmd.TreeGibbs, pmd.SwendsenWang, pmd.PerturbAndMaxProduct)
         for options in ({}, {"blocked": False}, {"differences": "gradient"}):
             if options == {"differences": "gradient"} and (build is scalar or exact):
                 continue

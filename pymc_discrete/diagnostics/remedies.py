@@ -53,7 +53,7 @@ class Remedies:
 
     def by_site(self, names: Sequence[str]) -> str:
         """A step that draws single sites exactly, or nothing if it draws these variables already."""
-        return "" if self._drawn_by(names, "BlockGibbs", "TreeGibbs") else "pmd.BlockGibbs"
+        return "" if self._drawn_by(names, "BlockGibbs", "TreeGibbs", "SwendsenWang") else "pmd.BlockGibbs"
 
     def along_sums(self, names: Sequence[str]) -> str:
         """A clause: how sites of which none can change alone are moved."""

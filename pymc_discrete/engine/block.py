@@ -146,6 +146,10 @@ class Block(ABC):
         """The warnings of each chain at the end of tuning, given states (chains, ...)."""
         return []
 
+    def remarks(self, states: Any) -> list[str | None]:
+        """A line for the log on what was chosen for each chain at the end of tuning, see `complaints`."""
+        return []
+
     def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
         """The warnings after the last draw, given states and packed points (chains, ...)."""
         return []

@@ -22,7 +22,7 @@ from pymc_discrete.engine.block import GradientNotFinite
 from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.engine.program import ChainState, Program
-from pymc_discrete.engine.run import TUNING_CHUNK, chunk_size
+from pymc_discrete.engine.run import TUNING_CHUNK, chunk_size, say_first
 from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.source import NUTS, STANDS_IN, ChainOrder, Chunk, Handed
 from pymc_discrete.engine.starts import Around, starts_of_chains
@@ -414,6 +414,8 @@ class Course:
                 if isinstance(block, DiscreteBlock):
                     block.step.use_learned(jax.tree.map(lambda a: on_host(a)[0], adapted))
         texts = [text for block, adapted in pairs for texts in block.complaints(adapted) for text in texts]
+        for block, adapted in pairs:
+            say_first(block.remarks(adapted))
         if done >= self._order.tune:
             return texts, None
         self._forget_coming()

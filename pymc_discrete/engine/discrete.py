@@ -37,12 +37,14 @@ class Drawn(NamedTuple):
     integrated : {name: value} of the continuous variables that are integrated out while the sites move
     statistics : {name: value} of `STATISTICS_OF_SITES`, and "lp", the log density of the model there, in nats
     n_moves : () float, mean number of moves in a proposal
+    measured : means of `Info.measured`
     """
 
     x: Any
     integrated: dict[str, Any]
     statistics: dict[str, Any]
     n_moves: Any
+    measured: Any
 
 
 STATISTICS_OF_SITES = {
@@ -77,7 +79,7 @@ def draw_of_block(
         "discrete_n_moved": (new.x != x).sum(),
         "lp": of_sites + of_them,
     }
-    return Drawn(new.x, integrated, statistics, info.n_moves)
+    return Drawn(new.x, integrated, statistics, info.n_moves, info.measured)
 
 
 class DiscreteBlock(BlockOfStep):
@@ -159,7 +161,7 @@ class DiscreteBlock(BlockOfStep):
         def learn(state: Learned) -> Learned:
             accept, n_changed = new.statistics["accept"], new.statistics["discrete_n_moved"]
             n_moves = new.n_moves.astype(float)
-            return self.tuner.update(state, new.x, accept, n_moves, n_changed, point[TUNE], jnp)
+            return self.tuner.update(state, new.x, accept, n_moves, n_changed, point[TUNE], jnp, new.measured)
 
         state = jax.lax.cond(tuning, learn, lambda state: state, state)
         step = self.step
@@ -197,11 +199,18 @@ class DiscreteBlock(BlockOfStep):
             check_support(self.target.space, self.density.split(point)[0])
         check_start(self.target, points[0], self.target.at(points[0])[0])
 
-    def complaints(self, state: Learned) -> list[list[str]]:
+    def _of_each_chain(self, state: Learned) -> list[Learned]:
+        """What tuning has learned of each chain, without its units of distance."""
         chains = len(state.adaptation.seen)
         measured = jax.tree.map(on_host, state.adaptation)
         each = [jax.tree.map(lambda a, n=n: float(a[n]), measured) for n in range(chains)]
-        return [self.step.complaints(state._replace(adaptation=one), self.tune) for one in each]
+        return [state._replace(adaptation=one) for one in each]
+
+    def complaints(self, state: Learned) -> list[list[str]]:
+        return [self.step.complaints(one, self.tune) for one in self._of_each_chain(state)]
+
+    def remarks(self, state: Learned) -> list[str | None]:
+        return [self.step.remark(one) for one in self._of_each_chain(state)]
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         if self.step.shared:

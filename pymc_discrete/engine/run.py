@@ -122,6 +122,7 @@ class ChainsRun:
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
             warn_of_first(block.complaints(state))
+            say_first(block.remarks(state))
         self._check_possible(lp)
 
     def _check_possible(self, lp: np.ndarray) -> None:
@@ -209,6 +210,15 @@ def chunk_size(chains: RunningChains, chunk: int | str) -> int:
     together = jax.tree.leaves(chains.shares[0].state)[0].shape[0]
     most = min(CHAIN_BYTES / each, SHARE_BYTES / (each * together))
     return int(2 ** np.floor(np.log2(np.clip(most, 1, LARGEST_CHUNK))))
+
+
+def say_first(remarks: list[str | None]) -> None:
+    """Log the line of the first chain that has one, and how many other chains have one."""
+    with_lines = [text for text in remarks if text]
+    if with_lines:
+        others = len(with_lines) - 1
+        more = f" (and so for {others} more chain{'s' if others > 1 else ''})" if others else ""
+        _log.info(f"{with_lines[0]}{more}")
 
 
 def warn_of_first(warnings: list[list[str]]) -> None:

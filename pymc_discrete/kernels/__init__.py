@@ -5,6 +5,7 @@ from pymc_discrete.kernels.discrete_langevin import discrete_langevin
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import Info, Kernel, State, loop
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
+from pymc_discrete.kernels.swendsen_wang import swendsen_wang
 from pymc_discrete.kernels.tree_gibbs import tree_gibbs
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "gibbs_with_gradients",
     "loop",
     "path_auxiliary",
+    "swendsen_wang",
     "tree_gibbs",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from pymc_discrete.space.space import Space
@@ -37,6 +38,7 @@ class Adaptation(NamedTuple):
     moves : mean number of moves in a proposal over the same draws
     seen : number of tuning draws so far
     still : number of draws in a row without progress, in the first half of tuning
+    measured : means of `Info.measured` over the second half of tuning
     """
 
     log_value: Any
@@ -45,6 +47,7 @@ class Adaptation(NamedTuple):
     moves: Any
     seen: Any
     still: Any
+    measured: Any = ()
 
     @property
     def stuck(self) -> bool:
@@ -52,9 +55,12 @@ class Adaptation(NamedTuple):
         return self.still >= STUCK_DRAWS
 
 
-def initial_adaptation(value: float) -> Adaptation:
-    """The adaptation before the first draw, of a parameter that begins at `value`."""
-    return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0)
+def initial_adaptation(value: float, measured: Any = ()) -> Adaptation:
+    """The adaptation before the first draw, of a parameter that begins at `value`.
+
+    `measured` are zeros, see `Kernel.measured`.
+    """
+    return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0, measured)
 
 
 def updated_adaptation(
@@ -65,6 +71,7 @@ def updated_adaptation(
     bounds: tuple[float, float],
     tune: float,
     xp: Any = np,
+    measured: Any = (),
 ) -> Adaptation:
     """The adaptation after one tuning draw.
 
@@ -79,6 +86,7 @@ def updated_adaptation(
     bounds : (lower, upper), of the parameter
     tune : number of tuning draws in all; infinite where tuning never ends
     xp : NumPy on the host, `jax.numpy` inside a compiled loop
+    measured : the draw's means of `Info.measured`
     """
     late = xp.maximum(a.seen - tune / 2, 0.0)
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6
@@ -90,5 +98,11 @@ def updated_adaptation(
 
     still = xp.where(((accept < STUCK_SHARE) | (n_changed == 0)) & (late == 0), a.still + 1, 0)
     return Adaptation(
-        log_value, mean(a.mean, log_value), mean(a.accept, accept), mean(a.moves, moves), a.seen + 1, still
+        log_value,
+        mean(a.mean, log_value),
+        mean(a.accept, accept),
+        mean(a.moves, moves),
+        a.seen + 1,
+        still,
+        jax.tree.map(mean, a.measured, measured),
     )

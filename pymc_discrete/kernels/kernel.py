@@ -38,11 +38,13 @@ class Info(NamedTuple):
     accept : () float, acceptance probability
     accepted : () bool, whether the proposal was accepted
     n_moves : () int, number of single-site moves in the proposal
+    measured : pytree of floats, what the kernel's own tuning looks at, see `Kernel.measured`
     """
 
     accept: Any
     accepted: Any
     n_moves: Any
+    measured: Any = ()
 
 
 class Kernel(NamedTuple):
@@ -59,6 +61,7 @@ class Kernel(NamedTuple):
     sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone
         A loop runs it instead of `step`, and evaluates densities and differences at the last state only. It
         leaves the target invariant and need not be reversible.
+    measured : zeros in the structure of the `Info.measured` of a sweeper
     """
 
     init: Callable
@@ -67,6 +70,7 @@ class Kernel(NamedTuple):
     tuned: Tuned | None = None
     scaled: Callable[[Any], bool] = lambda space: False
     sweeper: Callable | None = None
+    measured: Any = ()
 
 
 def nothing_kept(x, differences, space: Any) -> tuple:
@@ -121,7 +125,7 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
     """
 
     if kernel.sweeper is not None:
-        x, info = run_sweeps(kernel.sweeper(target), key, state.x, params, transitions)
+        x, info = run_sweeps(kernel, target, key, state.x, params, transitions)
         return kernel.init(x, target), info
     key_count, key_steps = jax.random.split(key)
     count = transitions + jax.random.bernoulli(key_count).astype(int)
@@ -136,14 +140,17 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
     return state, jax.tree.map(lambda a: a / count, total)
 
 
-def run_sweeps(sweep: Callable, key, x, params, count) -> tuple[Any, Info]:
+def run_sweeps(kernel: Kernel, target, key, x, params, count) -> tuple[Any, Info]:
     """x after `count` sweeps, and the means of their `Info`."""
+    assert kernel.sweeper is not None
+    sweep = kernel.sweeper(target)
 
     def body(t, carried):
         x, total = carried
         x, info = sweep(jax.random.fold_in(key, t), x, params)
         return x, jax.tree.map(lambda a, b: a + b, total, info)
 
-    zero = Info(accept=jnp.zeros(()), accepted=jnp.zeros(()), n_moves=jnp.zeros((), int))
+    measured = jax.tree.map(jnp.asarray, kernel.measured)
+    zero = Info(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), int), measured)
     x, total = jax.lax.fori_loop(0, count, body, (x, zero))
     return x, jax.tree.map(lambda a: a / count, total)

@@ -87,6 +87,24 @@ class Method(ABC):
         """Number of computations in a transition that run one after another."""
         return 1
 
+    # ------------------------------------------------------------ what is chosen when tuning ends
+    def chosen(self, target: Any) -> Callable[[Any, Any], dict[str, Any]] | None:
+        """A function of the means of `Info.measured` in tuning, and of NumPy or jax.numpy.
+
+        It returns {name: value} of parameters of the kernel after tuning; None where nothing is chosen.
+        """
+        return None
+
+    def remark(self, target: Any, measured: Any, variables: str) -> str | None:
+        """A line for the log on what was chosen, None where there is nothing to say.
+
+        Parameters
+        ----------
+        measured : means of `Info.measured` in tuning
+        variables : the names of the variables, as messages have them
+        """
+        return None
+
     # ------------------------------------------------------------ what its draws are like
     def joint(self, target: Any) -> bool:
         """Whether all sites are drawn from their joint conditional, given the variables outside the block."""

@@ -52,11 +52,7 @@ def sweeping(visits_of: Callable) -> Kernel:
     """
 
     def visits(target) -> list:
-        if not target.exact:
-            raise ValueError(
-                "Gibbs sampling needs exact conditionals, and this target has first-order differences. Make "
-                "it with differences='auto', or use another kernel."
-            )
+        refuse_gradients(target)
         return visits_of(target)
 
     def sweeper(target):
@@ -73,6 +69,20 @@ def sweeping(visits_of: Callable) -> Kernel:
         return forward_or_backward(key, x, visits(target)), always_accepted(target.space)
 
     return sweep_kernel(sweeper, step)
+
+
+def refuse_gradients(target) -> None:
+    """Refuse a target whose differences are not exact.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not target.exact:
+        raise ValueError(
+            "Gibbs sampling needs exact conditionals, and this target has first-order differences. Make "
+            "it with differences='auto', or use another kernel."
+        )
 
 
 def forward_or_backward(key, x, visits: list):

@@ -4,6 +4,7 @@ The same functions run with NumPy on the host, where a step of `pm.sample` makes
 with jax.numpy in the compiled loop of `pmd.sample`. The argument `xp` is one of the two modules.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,8 @@ class Tuner(NamedTuple):
     bounds : (lower, upper), of this parameter
     scaled : whether the parameter "scale", each site's unit of distance, is tuned too
     space : Space
+    measured : zeros, as `Kernel.measured`
+    chosen : (means of `Info.measured`, xp) -> {name: value}, parameters that are chosen when tuning ends
     """
 
     params: dict[str, Any]
@@ -46,6 +49,8 @@ class Tuner(NamedTuple):
     bounds: tuple[float, float]
     scaled: bool
     space: Space
+    measured: Any = ()
+    chosen: Callable[[Any, Any], dict[str, Any]] | None = None
 
     @classmethod
     def of(cls, kernel: Kernel, params: dict[str, Any], space: Space, x: np.ndarray | None = None) -> "Tuner":
@@ -62,14 +67,15 @@ class Tuner(NamedTuple):
         if x is not None and kernel.scaled(space):
             params["scale"], scaled = spread.initial_units(space, x), True
         if kernel.tuned is None:
-            return cls(params, None, (1.0, 1.0), scaled, space)
+            return cls(params, None, (1.0, 1.0), scaled, space, kernel.measured)
         name, bounds = kernel.tuned.name, kernel.tuned.bounds(space)
         params[name] = float(np.clip(params[name], *bounds))
-        return cls(params, name, bounds, scaled, space)
+        return cls(params, name, bounds, scaled, space, kernel.measured)
 
     def start(self) -> Learned:
         """What is known before the first draw, as NumPy arrays."""
-        initial = adaptation.initial_adaptation(1.0 if self.name is None else self.params[self.name])
+        value = 1.0 if self.name is None else self.params[self.name]
+        initial = adaptation.initial_adaptation(value, self.measured)
         initial = jax.tree.map(lambda a: np.asarray(a, float), initial)
         if not self.scaled:
             return Learned(initial, (), ())
@@ -87,10 +93,22 @@ class Tuner(NamedTuple):
             params["scale"] = learned.scale
         if self.name is not None:
             params[self.name] = self.value(learned, tuning, xp)
+        if self.chosen is not None:
+            as_before = tuning | (learned.adaptation.seen == 0)
+            for name, value in self.chosen(learned.adaptation.measured, xp).items():
+                params[name] = xp.where(as_before, params[name], value)
         return params
 
     def update(
-        self, learned: Learned, x: Any, accept: Any, n_moves: Any, n_changed: Any, tune: float, xp: Any = np
+        self,
+        learned: Learned,
+        x: Any,
+        accept: Any,
+        n_moves: Any,
+        n_changed: Any,
+        tune: float,
+        xp: Any = np,
+        measured: Any = (),
     ) -> Learned:
         """What is learned after one more tuning draw.
 
@@ -102,9 +120,10 @@ class Tuner(NamedTuple):
         n_moves : mean number of moves in a proposal
         n_changed : number of sites whose value differs between the beginning and the end of the draw
         tune : number of tuning draws in all; infinite where tuning never ends
+        measured : means of `Info.measured` over the draw
         """
         latest = adaptation.updated_adaptation(
-            learned.adaptation, accept, n_moves, n_changed, self.bounds, tune, xp
+            learned.adaptation, accept, n_moves, n_changed, self.bounds, tune, xp, measured
         )
         latest = jax.tree.map(lambda a: xp.asarray(a, float), latest)
         if not self.scaled:

@@ -175,7 +175,10 @@ class MarkovChains:
         keys = jax.random.split(key, len(kept.x))
         x, info = jax.vmap(lambda k, x: self._run(k, x, target, params, self.transitions))(keys, kept.x)
         changed = (x != kept.x).sum(axis=1).mean()
-        learned = tuner.update(kept.learned, x, info.accept.mean(), info.n_moves.mean(), changed, np.inf, jnp)
+        means = jax.tree.map(jnp.mean, info)
+        learned = tuner.update(
+            kept.learned, x, means.accept, means.n_moves, changed, np.inf, jnp, means.measured
+        )
         return PersistentChains(x, learned)
 
     def conditional(self, key: Any, graph: FactorGraph, kept: PersistentChains) -> Any:

@@ -161,6 +161,14 @@ class Interactions:
             return None
         return neighbourhoods(self._links, [(start, v.size) for start, v in self.space.blocks], d)
 
+    @cached_property
+    def in_pairs(self) -> np.ndarray:
+        """(d,) bool, sites that interact with others, through tables of pairs only."""
+        inside = np.zeros(self.space.d, bool)
+        inside[self.pairs] = True
+        inside[self._apart] = False
+        return inside & ~self._mixed & ~self.space.constrained & (self.space.upper > self.space.lower)
+
     # ------------------------------------------------------------ forests
     @property
     def _joined(self) -> np.ndarray:

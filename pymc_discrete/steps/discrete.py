@@ -282,7 +282,8 @@ class DiscreteStep(JaxStep):
     def tuner_for(self, target: Target) -> Tuner:
         """The tuner of the kernel on a target of the same block."""
         start = target.space.ravel(cast(ModelDensity, target.density).start)
-        return Tuner.of(*self._kernel_and_params, target.space, start)
+        tuner = Tuner.of(*self._kernel_and_params, target.space, start)
+        return tuner._replace(chosen=self.method.chosen(target))
 
     @functools.cached_property
     def tuner(self) -> Tuner:
@@ -292,8 +293,8 @@ class DiscreteStep(JaxStep):
     def _draw(self) -> Callable[..., Any]:
         """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, numbers, values).
 
-        The numbers are `STATISTICS_OF_SITES` in their order, "lp" and `Drawn.n_moves`; the values
-        `Drawn.integrated`.
+        The numbers are `STATISTICS_OF_SITES` in their order, "lp", `Drawn.n_moves` and those of
+        `Drawn.measured`; the values `Drawn.integrated`.
         """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
@@ -307,7 +308,11 @@ class DiscreteStep(JaxStep):
             new = draw_of_block(kernel, key_of_words(seed), x, target, params, transitions)
             # one array for the host
             numbers = jnp.stack(
-                [*(new.statistics[name] for name in [*STATISTICS_OF_SITES, "lp"]), new.n_moves]
+                [
+                    *(new.statistics[name] for name in [*STATISTICS_OF_SITES, "lp"]),
+                    new.n_moves,
+                    *jax.tree.leaves(new.measured),
+                ]
             )
             return new.x, numbers.astype(jnp.result_type(float)), new.integrated
 
@@ -347,18 +352,21 @@ class DiscreteStep(JaxStep):
         """Mean number of moves in a proposal, as expected before the first draw."""
         return self.method.expected_moves(self.target.space, self.tuner.params)
 
-    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, n_changed: float) -> None:
+    def _adapt(self, x: np.ndarray, accept: float, n_moves: float, n_changed: float, measured: Any) -> None:
         """Learn from a tuning draw that ended at x (d,)."""
-        self.learned = self.tuner.update(self.learned, x, accept, n_moves, n_changed, self.tune_draws)
+        self.learned = self.tuner.update(
+            self.learned, x, accept, n_moves, n_changed, self.tune_draws, measured=measured
+        )
         self._use(tuning=True)
         if self.asked_transitions == "auto":
             self.transitions = self._auto_transitions(float(self.learned.adaptation.moves))
 
     def _use(self, tuning: bool) -> None:
         """Set the kernel's parameters to those that tuning has learned."""
-        params, tuned = self.tuner.tuned(self.learned, tuning), self.tuner.name
+        params = self.tuner.tuned(self.learned, tuning)
         # A Python float is weakly typed in JAX: it takes the precision of the arrays it is combined with.
-        self.params = params if tuned is None else {**params, tuned: float(params[tuned])}
+        given = self.tuner.params
+        self.params = {n: p if p is given[n] or np.ndim(p) else float(p) for n, p in params.items()}
 
     def use_learned(self, learned: Learned | None) -> None:
         if learned is not None:
@@ -377,9 +385,15 @@ class DiscreteStep(JaxStep):
     def stop_tuning(self) -> None:
         if self.learned.adaptation.seen and not self.draws_ahead:
             self._use(tuning=False)
+            if remark := self.remark(self.learned):
+                _log.info(remark)
         super().stop_tuning()
         if self._alone and self.tune_draws > 1:
             _log.warning(without_local(type(self).__name__, self._alone))
+
+    def remark(self, learned: Learned) -> str | None:
+        """A line for the log on what was chosen for a chain when its tuning ended."""
+        return self.method.remark(self.target, learned.adaptation.measured, shown(self._names))
 
     def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
         name, tuned, measured = type(self).__name__, self.tuner.name, learned.adaptation
@@ -436,7 +450,11 @@ class DiscreteStep(JaxStep):
         if self.tune and self.learned.adaptation.stuck and not self.shared:
             x = np.asarray(self._settle(self._seed(), x, others))
         y, numbers, integrated = self._draw(self._seed(), x, others, self.params, self.transitions)
-        y, (*of_draw, logp, n_moves) = np.asarray(y), np.asarray(numbers).tolist()
+        y, numbers = np.asarray(y), np.asarray(numbers).tolist()
+        *of_draw, logp, n_moves = numbers[: len(STATISTICS_OF_SITES) + 2]
+        measured = jax.tree.unflatten(
+            jax.tree.structure(self.kernel.measured), numbers[len(STATISTICS_OF_SITES) + 2 :]
+        )
         statistics = {
             name: s.type(value) for (name, s), value in zip(STATISTICS_OF_SITES.items(), of_draw, strict=True)
         }
@@ -458,7 +476,7 @@ class DiscreteStep(JaxStep):
         else:
             LeftValues.taken(self._names)
         if self.tune:
-            self._adapt(y, statistics["accept"], n_moves, statistics["discrete_n_moved"])
+            self._adapt(y, statistics["accept"], n_moves, statistics["discrete_n_moved"], measured)
         elif self.draws >= ENOUGH_DRAWS and not self.shared:
             self._note(y, new)
         return new, logp, stats

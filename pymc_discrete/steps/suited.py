@@ -17,9 +17,10 @@ from pymc_discrete.model.untouched import terms_without_jax
 from pymc_discrete.model.without_jax import no_jax_version, variables_without_jax
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.target import Target
+from pymc_discrete.steps.clusters import clusters_suit
 from pymc_discrete.steps.discrete import DiscreteStep
 from pymc_discrete.steps.for_nuts import for_nuts
-from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, TreeGibbs
+from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, SwendsenWang, TreeGibbs
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -28,6 +29,7 @@ _log = logging.getLogger("pymc.discrete")
 WHY = {
     BlockGibbs: "conditionals are exact",
     TreeGibbs: "conditionals are exact, and the sites that interact are drawn at once",
+    SwendsenWang: "conditionals are exact, and sites that pairs hold together move in clusters",
     DiscreteLangevin: "differences are first-order",
 }
 
@@ -107,7 +109,8 @@ def exact_step(
     if pairs:  # counts that move in pairs are a part of a target's space
         exact = {**more, "differences": "exact"}
         target = target_for(described, names, exact, constrained=True, equations=True)
-    kind = TreeGibbs if tree else BlockGibbs
+    clusters = not (tree or pairs) and clusters_suit(cast(ModelDensity, target.density))
+    kind = TreeGibbs if tree else SwendsenWang if clusters else BlockGibbs
     say_chosen(kind, names, cast(ModelDensity, target.density))
     step = kind(names, model=model, _target=target, **more)
     if pairs:

@@ -18,11 +18,12 @@ from pymc_discrete.kernels import (
     discrete_langevin,
     gibbs_with_gradients,
     path_auxiliary,
+    swendsen_wang,
     tree_gibbs,
 )
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from tests.models import SMALL, binary, bounded, mixed
+from tests.models import SMALL, binary, bounded, categorical, five, mixed
 from tests.tools.enumeration import check_kernel, small
 from tests.tools.methods import others
 
@@ -36,6 +37,8 @@ KERNELS = {
     "block gibbs": block_gibbs(),
     "tree gibbs": tree_gibbs(),
     "tree gibbs, all at once": tree_gibbs(sums_at_once),
+    "swendsen-wang": swendsen_wang(),
+    "swendsen-wang, at times": swendsen_wang(0.4),
 }
 IN_LINES = (
     pmd.GibbsWithGradients,
@@ -43,6 +46,7 @@ IN_LINES = (
     pmd.DiscreteLangevin,
     pmd.BlockGibbs,
     pmd.TreeGibbs,
+    pmd.SwendsenWang,
     pmd.PerturbAndMaxProduct,  # its draws are biased
 )
 OTHERS = others(*IN_LINES)
@@ -57,19 +61,21 @@ ENUMERATED = {
     "langevin in continuous time",
     "block gibbs",
 }
-# the targets of which it draws all sites at once; others it draws as "tree gibbs" does
-AT_ONCE = {"tree gibbs, all at once": (binary, bounded)}
+# those of which it draws all sites at once, others it draws as "tree gibbs" does; those with pairs of sites
+OWN = {
+    "tree gibbs, all at once": (binary, bounded),
+    "swendsen-wang": (categorical, five),
+    "swendsen-wang, at times": (five,),
+}
 CASES = [
-    (name, build)
-    for name in KERNELS
-    for build in AT_ONCE.get(name, (mixed,) if name in ENUMERATED else SMALL)
+    (name, build) for name in KERNELS for build in OWN.get(name, (mixed,) if name in ENUMERATED else SMALL)
 ]
 # With two values a proposal is as probable as the one back, so that a wrong ratio of them is not seen there.
 BY_DEFAULT = ["langevin", *OTHERS]
 
 
 @pytest.mark.parametrize(("name", "build"), CASES, ids=[f"{name}-{build.__name__}" for name, build in CASES])
-@pytest.mark.by_default(*(f"{name}-mixed" for name in BY_DEFAULT))
+@pytest.mark.by_default(*(f"{name}-mixed" for name in BY_DEFAULT), "swendsen-wang-five")
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(name, build):
     check_kernel(small(build, "exact"), *KERNELS[name])
 

@@ -51,6 +51,12 @@ def cycle():
     pm.Potential("e", 0.5 * pt.eq(z, pt.roll(z, 1)).sum())
 
 
+def differing():
+    """Pairs that prefer different values, which get no bonds."""
+    z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=5)
+    pm.Potential("e", -0.5 * pt.eq(z, pt.roll(z, 1)).sum())
+
+
 def chain():
     z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=5)
     pm.Potential("e", 0.5 * pt.eq(z[1:], z[:-1]).sum())
@@ -83,6 +89,8 @@ KERNELS = {
     "tree gibbs": (chain, pmd.TreeGibbs, {}),
     "tree gibbs on a cycle": (cycle, pmd.TreeGibbs, {}),
     "tree gibbs beside others": (sites, pmd.TreeGibbs, {}),
+    "swendsen-wang": (cycle, pmd.SwendsenWang, {}),
+    "swendsen-wang, clusters in turn": (differing, pmd.SwendsenWang, {}),
     "pmp": (spins, pmd.PerturbAndMaxProduct, {"n_sweeps": 3}),
 }
 STEPS = {
@@ -101,7 +109,7 @@ KERNELS |= OTHERS
     "ignore:PerturbAndMaxProduct is approximate", "ignore:DiscreteLangevin\\(adjusted=False\\)"
 )
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.by_default("tree gibbs", *OTHERS)
+@pytest.mark.by_default("tree gibbs", "swendsen-wang", *OTHERS)
 def test_kernels(name):
     """Draws of a few transitions each, of which the kernel makes the keys."""
     build, kind, options = KERNELS[name]

@@ -36,6 +36,7 @@ STEPS = {
     "dlmc": functools.partial(pmd.DiscreteLangevin, proposal="dlmc"),
     "block gibbs": pmd.BlockGibbs,
     "tree gibbs": pmd.TreeGibbs,
+    "swendsen-wang": pmd.SwendsenWang,
     "auto": pmd.AutoStep,
     "flow": flow_step,
 }
@@ -44,6 +45,7 @@ STEPS |= OTHERS
 # what a step is to PyMC does not depend on these options of its kernel, of which `test_tuning` asks
 OF_OPTIONS = ("dlmc",)
 # NUTS moves in the same program: beside a kernel that tunes, one that does not, and steps of other programs
+# (swendsen-wang needs pairs of sites, of which there are none in that model)
 BESIDE_NUTS = ("pafs", "block gibbs", "auto", "flow", *OTHERS)
 TUNED = {
     "gwg": "n_flips",

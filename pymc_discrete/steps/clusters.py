@@ -1,0 +1,85 @@
+"""Whether cluster sweeps suit the pairs of a block, by their tables at a point, on the host."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.kernels.swendsen_wang import pairs_with_tables
+from pymc_discrete.structure.jaxify import PYTENSOR
+
+LOOKED_AT = 8  # pairs of which tables are evaluated
+VALUES = 3  # values of each of their sites
+# by how much continuous variables differ from where they start, since an interaction may be 0 there
+OFF_START = 0.1
+ROUNDED = 1e-10  # differences of log densities that count as rounding, relative to the log densities
+
+
+def clusters_suit(density: ModelDensity) -> bool:
+    """Whether pairs of sites prefer equal values and nothing else, or have two values, as far as some show.
+
+    It decides what is chosen, and not what is exact: `SwendsenWang` looks at every table in every context. So
+    a few tables suffice, whose entries are evaluated by PyTensor, without starting JAX.
+    """
+    pairs = pairs_with_tables(density)
+    if not pairs.alike.any():
+        return False
+    some = np.unique(np.linspace(0, len(pairs.ends) - 1, LOOKED_AT).astype(int))
+    if not pairs.alike[some].all():
+        return False
+    logdensity, space = host_logdensity(density), density.space
+    x = space.ravel(density.start)
+    strengths = [strength(logdensity, x, space.lower, space.upper, *pairs.ends[n]) for n in some]
+    return None not in strengths and any(strengths)
+
+
+def host_logdensity(density: ModelDensity) -> Callable[[np.ndarray], float]:
+    """The log density as a function of x (d,) on the host, continuous variables beside their starts."""
+    graph = density.graph
+    point = {
+        n: a + OFF_START if np.issubdtype(np.asarray(a).dtype, np.floating) else a
+        for n, a in density.start.items()
+    }
+    others = graph.arguments(density.numbers | point)[len(graph.values) :]
+    total = pt.add(pt.constant(0.0), *(t.sum() for _, t in graph.terms))
+    with PYTENSOR:
+        function: Any = pytensor.function(
+            [*graph.values, *graph.others], total, mode="FAST_COMPILE", on_unused_input="ignore"
+        )
+
+    def logdensity(x: np.ndarray) -> float:
+        blocks = zip(density.space.blocks, graph.values, strict=True)
+        values = [x[a : a + v.size].reshape(v.shape).astype(g.type.dtype) for (a, v), g in blocks]
+        with PYTENSOR, np.errstate(all="ignore"):
+            return float(function(*values, *others))
+
+    return logdensity
+
+
+def strength(
+    logdensity: Callable[[np.ndarray], float],
+    x: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    a: int,
+    b: int,
+) -> float | None:
+    """The J nats by which two sites prefer equal values, of two values also different ones; else None."""
+    n = int(min(upper[a] - lower[a] + 1, VALUES))
+    f = np.empty((n, n))
+    for i, j in np.ndindex(n, n):
+        y = x.copy()
+        y[a], y[b] = lower[a] + i, lower[b] + j
+        f[i, j] = logdensity(y)
+    if not np.isfinite(f).all():
+        return None
+    # of J [i = j] and unary terms: 2 J on the diagonal, J elsewhere
+    twice = (f - f[:, :1] - f[:1] + f[0, 0])[1:, 1:]
+    J, noise = twice[0, 0] / 2, ROUNDED * np.abs(f).max()
+    if n == 2:
+        return abs(J) if abs(J) > noise else 0.0
+    form = J * (1 + np.eye(n - 1))
+    return float(max(J, 0.0)) if -noise < J and np.abs(twice - form).max() <= noise + 1e-9 * abs(J) else None
