@@ -15,7 +15,7 @@ from pymc_discrete.kernels.kernel import Kernel
 from pymc_discrete.kernels.lines import lines_beside, lines_of_equations
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.random import choose, uniforms
-from pymc_discrete.kernels.rounds import Round, Way, cost_of_entry, numbers_of_turns
+from pymc_discrete.kernels.rounds import Round, Way, cost_of_draws, numbers_of_turns
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.constraints import FixedSums
@@ -465,15 +465,14 @@ def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
         return []
     of_units = np.isin(sets.sets, with_one_unit(v))
     units, others = sets.sets[of_units], sets.sets[~of_units]
-    entry = cost_of_entry(target, n)
     ways: list[Way] = []
     if len(units):
-        one = Round(1, 1, len(units) if in_turn else 1, len(units) * (c - 1) * 4 * entry)
+        one = Round(1, 1, len(units) if in_turn else 1, cost_of_draws(target, n, len(units) * c, 2))
         ways.append((one, lambda turns: visit_units(target, n, units, in_turn)))
     if len(others):
         pairs, values = len(others) * (c // 2), 2 if v.swaps else values_of_pair(v)
         after_another = pairs if in_turn else c // 2 if sets.inner else 1
-        whole = Round(1, tournament(c), after_another, pairs * values * 2 * entry)
+        whole = Round(1, tournament(c), after_another, cost_of_draws(target, n, pairs * values, 2))
         visit = scan_sets if in_turn else visit_sets
         ways.append((whole, lambda turns: visit(target, n, others, sets.inner, turns)))
     return ways

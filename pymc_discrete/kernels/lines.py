@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.random import choose, uniforms
-from pymc_discrete.kernels.rounds import Round, Way, cost_of_entry
+from pymc_discrete.kernels.rounds import Round, Way, cost_of_draws
 from pymc_discrete.space.interactions import Sets
 from pymc_discrete.space.linear_constraint import Lines, longest
 from pymc_discrete.space.space import UNBOUNDED, Variable
@@ -89,7 +89,7 @@ def round_of(target, n: int, lines: Lines, fewest: int, full: int, width: int, i
     values = (
         width if is_whole(v, width) else min(width, LONGEST_WHOLE_LINE) if v.finite else v.drawn_among + 1
     )
-    return Round(fewest, full, sets if in_turn else 1, sets * m * values * cost_of_entry(target, n))
+    return Round(fewest, full, sets if in_turn else 1, cost_of_draws(target, n, sets * values, m))
 
 
 def is_whole(v: Variable, width: int) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 # Most counted operations of all turns of a sweep, about 400 microseconds, unless the fewest turns take more
 CHEAP_ROUND = 1e6
 COMPUTATION = 1250.0  # counted operations that a computation in a compiled loop takes besides its own
+CHOICE = 30.0  # counted operations by which one of several values is chosen, for each of them
 ENTRY = 4.0  # fewest counted operations of a site at one value
 
 
@@ -53,6 +54,10 @@ def numbers_of_turns(rounds: list[Round]) -> list[int]:
     return [int(np.clip(np.floor(share * r.full), r.fewest, max(r.full, r.fewest))) for r in rounds]
 
 
-def cost_of_entry(target, n: int) -> float:
-    """Counted operations of evaluating one site of variable n at one value; infinite where not known."""
-    return max(target.density.cost_of_value(n) / max(target.space.variables[n].size, 1), ENTRY)
+def cost_of_draws(target, n: int, values: int, sites: int) -> float:
+    """Counted operations of draws from `values` in all, each with so many sites of variable n.
+
+    Infinite where the cost of the log density is not known.
+    """
+    each = target.density.cost_of_value(n) / max(target.space.variables[n].size, 1)
+    return values * (CHOICE + sites * max(each, ENTRY))
