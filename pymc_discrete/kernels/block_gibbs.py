@@ -371,8 +371,8 @@ def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
         key_match, key_draws = jax.random.split(key)
         matched = matchings(key_match, sites, turns)
 
-        def turn(t, carried):
-            number = jnp.where(backward, turns - 1 - t, t)
+        # as in `visit_sets`, a sweep back need not reverse the turns, but the sets within each of them
+        def turn(number, carried):
             pairs = jnp.moveaxis(matched(number), 0, 1).reshape(-1, 2)
 
             def body(t, carried):

@@ -47,7 +47,8 @@ def lines_of_equations(target, sets: Sets, stretch: Callable, in_turn: bool) -> 
     if len(moving):
         lines = constraint.lines(moving)
         fewest = max(len(constraint.bases[s]) for s in moving)
-        ways.append(short_lines(target, sets.n, lines, fewest, constraint, stretch, in_turn))
+        full = int(lines.number.max())
+        ways.append(short_lines(target, sets.n, lines, fewest, full, constraint, stretch, in_turn))
     several = np.array([s for s in moving if len(constraint.bases[s]) > 1], int)
     if len(several):
         lattices = constraint.lattices(several)
@@ -60,26 +61,27 @@ def lines_of_equations(target, sets: Sets, stretch: Callable, in_turn: bool) -> 
 def lines_beside(target, sets: Sets, stretch: Callable, in_turn: bool) -> Way:
     """The way in which some sets are drawn along their lines (`Variable.lines`), in random order.
 
-    At least as many lines of a set are taken as it has sites; parameters as of `lines_of_equations`.
+    A set is drawn along as many lines as it has sites, which may change alone, too; parameters as of
+    `lines_of_equations`.
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)
-    return short_lines(target, sets.n, lines, lines.turns, v, stretch, in_turn)
+    return short_lines(target, sets.n, lines, lines.turns, lines.turns, v, stretch, in_turn)
 
 
 def short_lines(
-    target, n: int, lines: Lines, fewest: int, bounds: Any, stretch: Callable, in_turn: bool
+    target, n: int, lines: Lines, fewest: int, full: int, bounds: Any, stretch: Callable, in_turn: bool
 ) -> Way:
-    """The way in which sites of variable n are drawn along lines, all of them or at least the `fewest`.
+    """The way in which sites of variable n are drawn along lines.
 
     Parameters
     ----------
+    fewest, full : as of `Round`
     bounds : what has the bounds `lower` and `upper` (n,) of the sites
     """
     width = longest(lines, bounds.lower, bounds.upper)
     of_lines = lambda turns: visit(target, n, in_random_order(lines, turns), width, stretch, in_turn)
-    most = int(lines.number.max(initial=0))
-    return round_of(target, n, lines, fewest, most, width, in_turn), of_lines
+    return round_of(target, n, lines, fewest, full, width, in_turn), of_lines
 
 
 def round_of(target, n: int, lines: Lines, fewest: int, full: int, width: int, in_turn: bool) -> Round:

@@ -264,7 +264,7 @@ def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
             visits += set_matrices(e, n, sets)
     for n, sets, _ in [*target.interactions.coloured_lines, *target.interactions.scanned_lines]:
         found = target.space.variables[n].lines.of(sets)
-        visits.append(in_any_order(e, found, starts[n], int(found.number.max())))
+        visits.append(in_any_order(e, found, starts[n], found.turns))
     forward = functools.reduce(np.matmul, [there for there, _ in visits])
     backward = functools.reduce(np.matmul, [back for _, back in visits[::-1]])
     return (forward + backward) / 2, forward
