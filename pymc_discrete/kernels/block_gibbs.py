@@ -297,11 +297,11 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
         place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
         order = jnp.take_along_axis(of_sets, place, axis=1)  # first the count with the unit
         pairs = jnp.stack(jnp.broadcast_arrays(order[:, :1], order[:, 1:]), axis=-1)
-        now = x[start + pairs]
-        values = jax.lax.optimization_barrier((now + np.array([-1, 1])).astype(x.dtype))
+        # the barriers keep XLA from computing these again at each of their uses
+        values = jax.lax.optimization_barrier((x[start + pairs] + np.array([-1, 1])).astype(x.dtype))
         d = target.joint_differences(n, pairs.reshape(-1, 2), values.reshape(-1, 1, 2), x, joined)
-        d = jnp.minimum(d, LARGEST_DIFFERENCE).reshape(-1, c - 1)
-        k = choose(uniforms(key, (len(order),)), jnp.pad(jax.lax.optimization_barrier(d), ((0, 0), (1, 0))))
+        d = jax.lax.optimization_barrier(jnp.minimum(d, LARGEST_DIFFERENCE).reshape(-1, c - 1))
+        k = choose(uniforms(key, (len(order),)), jnp.pad(d, ((0, 0), (1, 0))))
         k = jnp.where(k < c, k, 0)[:, None]
         to = jnp.take_along_axis(order, k, axis=1)
         pair = jnp.concatenate([order[:, :1], to], axis=1)

@@ -89,12 +89,16 @@ def round_of(target, n: int, lines: Lines, fewest: int, full: int, width: int, i
     sets, _, m = lines.sites.shape
     v = target.space.variables[n]
     values = (
-        width if is_whole(v, width) else min(width, LONGEST_WHOLE_LINE) if v.finite else v.drawn_among + 1
+        width
+        if looks_at_whole_line(v, width)
+        else min(width, LONGEST_WHOLE_LINE)
+        if v.finite
+        else v.drawn_among + 1
     )
     return Round(fewest, full, sets if in_turn else 1, cost_of_draws(target, n, sets * values, m))
 
 
-def is_whole(v: Variable, width: int) -> bool:
+def looks_at_whole_line(v: Variable, width: int) -> bool:
     """Whether a draw along a line computes all its states, of which the longest has `width`."""
     return v.finite and (v.constraint is not None or width <= LONGEST_WHOLE_LINE)
 
@@ -182,7 +186,7 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Calla
     """
     start, v = target.space.blocks[n]
     now, moving = x[start + sites], steps != 0
-    whole = is_whole(v, width)
+    whole = looks_at_whole_line(v, width)
     u = uniforms(key, (1 if whole else 3, sites.shape[0]))
     if whole:
         # Sites move to x + t * steps. A site can take `room` steps back within its bounds, so that the least

@@ -73,6 +73,14 @@ def test_a_long_round_is_cut_short(three_kinds, monkeypatch):
     assert fewer < operations
 
 
+def test_many_places_are_matched_in_part():
+    """As docs/permutations.md says."""
+    with pm.Model():
+        pmd.Permutation("x", 1000, np.zeros((1000, 1000)))
+        step = pmd.BlockGibbs()
+    assert step.method.joint_moves(step.target) == {"x": 22}
+
+
 def test_part_of_a_round_leaves_the_target_as_it_is(monkeypatch):
     """Two of three matchings."""
     with pm.Model() as model:
