@@ -63,9 +63,9 @@ class TreeGibbs(BlockGibbs):
             target.interactions.tree and not target.interactions.scanned
         )
 
-    def operations(self, density: Any) -> float:
-        sums = sums_at_once(density)
-        return super().operations(density) if sums is None else float(sums.entries)
+    def operations(self, target: Any) -> float:
+        sums = sums_at_once(target.density)
+        return super().operations(target) if sums is None else float(sums.entries)
 
     def rounds(self, target: Any) -> int:
         sums = sums_at_once(target.density)

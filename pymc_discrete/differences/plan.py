@@ -307,7 +307,7 @@ class Plan:
         whole, widths = [], {}
         for n in wide:
             v = self.space.variables[n]
-            each = sum(part.cost_of_value(n) for part in self.parts)
+            each = self.cost_of_value(n)
             values = CHEAP_DRAW / len(wide) / max(each, 4.0 * v.size)
             if v.counts.max() <= values:
                 whole.append(n)
@@ -317,6 +317,10 @@ class Plan:
                 fewest = FEWEST_LABELS if v.nominal else v.width
                 widths[n] = max(fewest, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
         return whole, widths
+
+    def cost_of_value(self, n: int) -> float:
+        """Counted operations of evaluating all sites of variable n at one more value."""
+        return sum(part.cost_of_value(n) for part in self.parts)
 
     def cost(self, one_site: bool, stretches: bool = False) -> float:
         """Counted operations of one transition.

@@ -351,5 +351,8 @@ class SumOfParts(GivenInputs):
         """Counted operations of one transition, see `Plan.cost`."""
         return self.plan.cost(one_site, stretches)
 
+    def cost_of_value(self, n: int) -> float:
+        return self.plan.cost_of_value(n)
+
     def describe(self) -> dict[str, dict[str, Any]]:
         return self.plan.describe()

@@ -105,7 +105,7 @@ class PerturbAndMaxProduct(Method):
     def expected_moves(self, space: Space, params: dict[str, Any]) -> float:
         return float(space.d)
 
-    def operations(self, density: Any) -> float:
+    def operations(self, target: Any) -> float:
         return math.inf  # a second transition in a draw would be for nothing
 
     def complaint(self, accept: float, variables: str) -> str:

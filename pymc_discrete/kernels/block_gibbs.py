@@ -4,7 +4,7 @@ import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,13 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.kernel import Kernel
-from pymc_discrete.kernels.lines import draws_in_turn, line_visits, visit_lines
+from pymc_discrete.kernels.lines import lines_beside, lines_of_equations
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.random import choose, uniforms
+from pymc_discrete.kernels.rounds import Round, Way, cost_of_draws, numbers_of_turns
 from pymc_discrete.kernels.sweeps import sweeping
 from pymc_discrete.runtime.names import shown
+from pymc_discrete.space.constraints import FixedSums
 from pymc_discrete.space.indexing import picked
 from pymc_discrete.space.interactions import Sets
 from pymc_discrete.space.space import Space, Variable
@@ -51,14 +53,18 @@ class BlockGibbs(Method):
     and w others, each drawn uniformly from the support.
 
     The counts of a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its
-    sum: by a random matching that does not look at the state. The conditional of a pair has one degree of
+    sum: by random matchings that do not look at the state. The conditional of a pair has one degree of
     freedom, the value of its first site, which is drawn as above; where it has many values, most draws look
-    at consecutive ones around the current value only. Random pairs of places of a `pmd.Permutation` keep or
-    swap their values. Counts x of which a `pm.Potential` says that A x = y,
-    `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn along integer vectors v with A v = 0, each
-    from its conditional on the line x + t v. So are counts that limit each other, as in
-    `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one takes what the other
-    gives.
+    at consecutive ones around the current value only. Where the sum is 1, all of them are drawn at once.
+    Random pairs of places of a `pmd.Permutation` keep or swap their values. Counts x of which a
+    `pm.Potential` says that A x = y, `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn along
+    integer vectors v with A v = 0, each from its conditional on the line x + t v. So are counts that limit
+    each other, as in `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one
+    takes what the other gives.
+
+    A sweep matches the sites of a permutation or of a fixed sum as often as it takes until each pair has met
+    once, and draws along each of the short vectors that keep A x; or it does as much of that as is cheap, by
+    counted operations (some 400 microseconds).
 
     Parameters
     ----------
@@ -117,16 +123,26 @@ class BlockGibbs(Method):
     def expected_moves(self, space: Space, params: dict[str, Any]) -> float:
         return float(space.d)
 
-    def operations(self, density: Any) -> float:
-        return density.cost(one_site=False, stretches=True)
+    def operations(self, target: Any) -> float:
+        more = ((turns - m.round.fewest) * m.round.operations for m, turns in taking_turns(target))
+        return target.density.cost(one_site=False, stretches=True) + sum(more)
 
     def rounds(self, target: Any) -> int:
         in_turn = sum(len(sites) for _, sites in target.interactions.scanned)
-        in_turn += sum(len(sets.sets) * turns_of(target, sets) for sets in target.interactions.scanned_sets)
-        in_turn += sum(turns_of(target, sets) for sets in target.interactions.coloured_sets)
-        for n, sets, _ in [*target.interactions.coloured_lines, *target.interactions.scanned_lines]:
-            in_turn += target.space.variables[n].lines.of(sets).turns
+        in_turn += sum(turns * m.round.computations for m, turns in taking_turns(target))
         return max(len(target.interactions.colours) + in_turn, 1)
+
+    def joint_moves(self, target: Any) -> dict[str, int]:
+        if all(v.constraint is None and v.lines is None for v in target.space.variables):
+            return {}
+        moves = np.zeros(target.space.d, int)
+        for m, turns in taking_turns(target):
+            start, v = target.space.blocks[m.sets.n]
+            of_set = v.lines.set_of(v.size) if m.kind == "lines" else v.constraint.set_of
+            moves[start : start + v.size] += turns * np.isin(of_set, m.sets.sets)
+        members = [m for m in target.space.members if m.size]
+        most = {m.name: int(moves[m.start : m.start + m.size].max()) for m in members}
+        return {name: number for name, number in most.items() if number > 1}
 
 
 block_gibbs = kernel_function(BlockGibbs)
@@ -141,7 +157,11 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
     without : (d,) bool, sites that have a colour and are not to be drawn
     drawing : how sites are drawn, a function like `draw_conditional`, which is the default
     """
-    drawing = drawing or draw_conditional
+    drawing, together = drawing or draw_conditional, taking_turns(target)
+
+    def visits_together(kind: str) -> list:
+        return [m.visit(turns) for m, turns in together if m.kind == kind]
+
     visits = []
     for n, start in enumerate(target.space.starts):
         colours = [sites for m, sites in target.interactions.colours if m == n]
@@ -152,14 +172,11 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
             if len(colours) <= UNROLLED
             else [visit_colours(target, n, colours, drawing)]
         )
-    for sets in target.interactions.coloured_sets:
-        visits += visits_of_sets(target, sets, visit_sets)
+    visits += visits_together("coloured sets")
     visits += [scan(target, n, sites, drawing) for n, sites in target.interactions.scanned]
-    for sets in target.interactions.scanned_sets:
-        visits += visits_of_sets(target, sets, scan_sets)
+    visits += visits_together("scanned sets")
     if drawing is draw_conditional:
-        visits += [visit_lines(target, sets, stretch, False) for sets in target.interactions.coloured_lines]
-        visits += [visit_lines(target, sets, stretch, True) for sets in target.interactions.scanned_lines]
+        visits += visits_together("lines")
     return visits or [lambda key, x, backward: x]  # sites that change together may have one value each
 
 
@@ -261,27 +278,56 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
     return visit
 
 
-def visits_of_sets(target, sets: Sets, visit: Callable) -> list:
-    """The visits that draw sets of sites that change together: `visit` where they change in pairs."""
-    if not target.space.variables[sets.n].constraint.in_pairs:
-        return line_visits(target, sets, stretch, visit is scan_sets)
-    return [visit(target, *sets)] if number_of_pairs(target, sets.n) else []
+def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
+    """A visit that draws where the one unit of each set is, given everything else (see `with_one_unit`).
+
+    Parameters
+    ----------
+    n : the number of the variable
+    sets : (R,) int, sets that do not interact, or that are drawn in turn
+    in_turn : whether the sets are drawn one at a time; what the target keeps of x is updated after each
+    """
+    start, v = target.space.blocks[n]
+    sites = v.constraint.sites[sets]
+    c = sites.shape[1]
+
+    def drawn(key, of_sets, x, joined):
+        """(r, 2) int each, the sites from which the units go and to which, and the values of these after."""
+        above = x[start + of_sets] - jnp.asarray(v.lower)[of_sets]
+        place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
+        order = jnp.take_along_axis(of_sets, place, axis=1)  # first the count with the unit
+        pairs = jnp.stack(jnp.broadcast_arrays(order[:, :1], order[:, 1:]), axis=-1)
+        # the barriers keep XLA from computing these again at each of their uses
+        values = jax.lax.optimization_barrier((x[start + pairs] + np.array([-1, 1])).astype(x.dtype))
+        d = target.joint_differences(n, pairs.reshape(-1, 2), values.reshape(-1, 1, 2), x, joined)
+        d = jax.lax.optimization_barrier(jnp.minimum(d, LARGEST_DIFFERENCE).reshape(-1, c - 1))
+        k = choose(uniforms(key, (len(order),)), jnp.pad(d, ((0, 0), (1, 0))))
+        k = jnp.where(k < c, k, 0)[:, None]
+        to = jnp.take_along_axis(order, k, axis=1)
+        pair = jnp.concatenate([order[:, :1], to], axis=1)
+        moved = x[start + pair] + jnp.where(k > 0, np.array([-1, 1]), 0)
+        return pair, moved.astype(x.dtype)
+
+    def at_once(key, x, backward):
+        pair, moved = drawn(key, jnp.asarray(sites), x, None)
+        return x.at[start + pair].set(moved)
+
+    def one_by_one(key, x, backward):
+        def body(t, carried):
+            x, joined = carried
+            place = jnp.where(backward, len(sites) - 1 - t, t)
+            pair, moved = drawn(jax.random.fold_in(key, place), jnp.asarray(sites)[place][None], x, joined)
+            for site, value in zip(pair[0], moved[0], strict=True):
+                joined = target.carried_after(n, site, value, x, joined)
+                x = x.at[start + site].set(value)
+            return x, joined
+
+        return jax.lax.fori_loop(0, len(sites), body, (x, target.carried(x)))[0]
+
+    return one_by_one if in_turn else at_once
 
 
-def turns_of(target, sets: Sets) -> int:
-    """The number of draws of each of these sets that a sweep makes one after another."""
-    constraint = target.space.variables[sets.n].constraint
-    if not constraint.in_pairs:
-        return draws_in_turn(constraint, sets.sets)
-    return number_of_pairs(target, sets.n) if sets.inner else 1
-
-
-def number_of_pairs(target, n: int) -> int:
-    """The number of pairs into which the sites of each set of variable n are matched."""
-    return target.space.variables[n].constraint.sites.shape[1] // 2
-
-
-def visit_sets(target, n: int, sets: np.ndarray, inner: bool):
+def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
     """A visit that draws pairs of the sites of each set, given what constrains them.
 
     Parameters
@@ -289,80 +335,184 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool):
     n : the number of the variable
     sets : (R,) int, sets that do not interact
     inner : whether the pairs of a set may interact, and are drawn in turn
+    turns : how many times the sites of a set are matched in pairs
     """
     sites = target.space.variables[n].constraint.sites[sets]
 
     def visit(key, x, backward):
         key_match, key_draws = jax.random.split(key)
-        pairs = matching(key_match, sites)
+        matched = matchings(key_match, sites, turns)
 
         def of_pairs(key, x, pairs):
             return drawn_pairs(
                 key, target, n, pairs, x, lambda values: target.joint_differences(n, pairs, values, x)
             )
 
-        if not inner:
-            return of_pairs(key_draws, x, pairs.reshape(-1, 2))
-        # The order of the pairs is random, and as probable as its reverse: a sweep back need not reverse it.
+        def turn(key, x, pairs):
+            if not inner:
+                return of_pairs(key, x, pairs.reshape(-1, 2))
+            # The order of the pairs is random, and as probable as its reverse: a sweep back need not reverse
+            # it.
+            return jax.lax.fori_loop(
+                0, pairs.shape[0], lambda t, x: of_pairs(jax.random.fold_in(key, t), x, pairs[t]), x
+            )
+
+        if turns == 1:
+            return turn(key_draws, x, matched(0))
+        # so is the order of the turns
         return jax.lax.fori_loop(
-            0, pairs.shape[0], lambda t, x: of_pairs(jax.random.fold_in(key_draws, t), x, pairs[t]), x
+            0, turns, lambda t, x: turn(jax.random.fold_in(key_draws, t), x, matched(t)), x
         )
 
     return visit
 
 
-def scan_sets(target, n: int, sets: np.ndarray, inner: bool):
+def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
     """A visit that draws single pairs of sites in turn, set by set; parameters as of `visit_sets`."""
     start, v = target.space.blocks[n]
     sites = v.constraint.sites[sets]
+    each = len(sets) * (sites.shape[1] // 2)
 
     def visit(key, x, backward):
         key_match, key_draws = jax.random.split(key)
-        pairs = jnp.moveaxis(matching(key_match, sites), 0, 1).reshape(-1, 2)
+        matched = matchings(key_match, sites, turns)
 
-        def body(t, carried):
-            x, joined = carried
-            place = jnp.where(backward, len(pairs) - 1 - t, t)
-            pair = pairs[place]
-            y = drawn_pairs(
-                jax.random.fold_in(key_draws, place),
-                target,
-                n,
-                pair[None],
-                x,
-                lambda values: target.joint_differences(n, pair[None], values, x, joined),
-            )
-            for site in pair:
-                value = y[start + site]
-                joined = target.carried_after(n, site, value, x, joined)
-                x = x.at[start + site].set(value)
-            return x, joined
+        # as in `visit_sets`, a sweep back need not reverse the turns, but the sets within each of them
+        def turn(number, carried):
+            pairs = jnp.moveaxis(matched(number), 0, 1).reshape(-1, 2)
 
-        return jax.lax.fori_loop(0, len(pairs), body, (x, target.carried(x)))[0]
+            def body(t, carried):
+                x, joined = carried
+                place = jnp.where(backward, len(pairs) - 1 - t, t)
+                pair = pairs[place]
+                y = drawn_pairs(
+                    jax.random.fold_in(key_draws, number * each + place),
+                    target,
+                    n,
+                    pair[None],
+                    x,
+                    lambda values: target.joint_differences(n, pair[None], values, x, joined),
+                )
+                for site in pair:
+                    value = y[start + site]
+                    joined = target.carried_after(n, site, value, x, joined)
+                    x = x.at[start + site].set(value)
+                return x, joined
+
+            return jax.lax.fori_loop(0, each, body, carried)
+
+        return jax.lax.fori_loop(0, turns, turn, (x, target.carried(x)))[0]
 
     return visit
 
 
-def matching(key, sites: np.ndarray):
-    """(c // 2, R, 2) int, sites (R, c) matched in pairs at random; of an odd number, one is left out.
+def tournament(c: int) -> int:
+    """The number of turns in which c sites each meet every other one once: of a tournament's rounds."""
+    return c - 1 + c % 2
 
-    Of each set one round of a tournament is drawn in which every site meets every other one once: sites stand
-    on a circle of odd length, and those at the same distance to the left and to the right of a random one are
-    pairs; of an even number, the last site stands in the middle and meets that random one (the circle
-    method). Every two sites are matched with the same probability, without sorting. The order of the pairs is
-    as probable as its reverse.
+
+def matchings(key, sites: np.ndarray, turns: int) -> Callable:
+    """(t) -> (c // 2, R, 2) int, sites (R, c) matched in pairs in turn t; of an odd number, one is left out.
+
+    Of each set so many rounds of a tournament are drawn in which every site meets every other one once: sites
+    stand on a circle of odd length, and those at the same distance to the left and to the right of one of
+    them are pairs; of an even number, the last site stands in the middle and meets that one (the circle
+    method). From turn to turn that one is the next on the circle; where it begins and which way round it goes
+    is random. So every two sites are matched with the same probability, at most once in a tournament, and
+    without sorting. The order of the pairs and that of the turns are as probable as their reverse.
     """
     R, c = sites.shape
-    length = c - 1 + c % 2
-    u = uniforms(key, (2, R, 1))
-    top = (u[0] * length).astype(int)
+    length = tournament(c)
+    u = uniforms(key, (2 if turns == 1 else 3, R, 1))
+    first = (u[0] * length).astype(int)
+    onward = 0 if turns == 1 else jnp.where(u[2] < 0.5, 1, -1)
     distance = np.arange(1, c // 2 + c % 2)
-    ends = jnp.stack([(top + distance) % length, (top - distance) % length], axis=-1)
-    if c % 2 == 0:
-        ends = jnp.concatenate([ends, jnp.stack([top, jnp.full_like(top, length)], axis=-1)], axis=1)
-    ends = jnp.where(u[1, :, :, None] < 0.5, ends, ends[:, ::-1])
-    pairs = jnp.take_along_axis(jnp.asarray(sites), ends.reshape(R, -1), axis=1, mode="promise_in_bounds")
-    return jnp.moveaxis(pairs.reshape(ends.shape), 1, 0)
+
+    def matching(t):
+        top = first if turns == 1 else (first + onward * t) % length
+        ends = jnp.stack([(top + distance) % length, (top - distance) % length], axis=-1)
+        if c % 2 == 0:
+            ends = jnp.concatenate([ends, jnp.stack([top, jnp.full_like(top, length)], axis=-1)], axis=1)
+        ends = jnp.where(u[1, :, :, None] < 0.5, ends, ends[:, ::-1])
+        pairs = jnp.take_along_axis(jnp.asarray(sites), ends.reshape(R, -1), axis=1, mode="promise_in_bounds")
+        return jnp.moveaxis(pairs.reshape(ends.shape), 1, 0)
+
+    return matching
+
+
+class Together(NamedTuple):
+    """A way in which a sweep moves some sets of sites that change together.
+
+    Attributes
+    ----------
+    sets : Sets
+    kind : "coloured sets", "scanned sets" or "lines"
+        As in `Interactions`; lines are those of sites that may also change alone.
+    round : Round
+    visit : (number of turns) -> ((key, x, backward) -> x)
+    """
+
+    sets: Sets
+    kind: str
+    round: Round
+    visit: Callable[[int], Callable]
+
+
+def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
+    """The ways in which a sweep moves some sets of sites that change in pairs.
+
+    Parameters
+    ----------
+    in_turn : whether the sets are drawn one at a time
+    """
+    n, v = sets.n, target.space.variables[sets.n]
+    c = v.constraint.sites.shape[1]
+    if c < 2:
+        return []
+    of_units = np.isin(sets.sets, with_one_unit(v))
+    units, others = sets.sets[of_units], sets.sets[~of_units]
+    ways: list[Way] = []
+    if len(units):
+        one = Round(1, 1, len(units) if in_turn else 1, cost_of_draws(target, n, len(units) * c, 2))
+        ways.append((one, lambda turns: visit_units(target, n, units, in_turn)))
+    if len(others):
+        pairs, values = len(others) * (c // 2), 2 if v.swaps else values_of_pair(v)
+        after_another = pairs if in_turn else c // 2 if sets.inner else 1
+        whole = Round(1, tournament(c), after_another, cost_of_draws(target, n, pairs * values, 2))
+        visit = scan_sets if in_turn else visit_sets
+        ways.append((whole, lambda turns: visit(target, n, others, sets.inner, turns)))
+    return ways
+
+
+def values_of_pair(v: Variable) -> int:
+    """The number of values of the first of two counts with a fixed sum at which most draws evaluate both."""
+    if not v.finite:
+        return v.drawn_among + 1
+    return v.K if v.K <= MANY_SPLITS else NEAR_SPLITS + 1
+
+
+def with_one_unit(v: Variable) -> np.ndarray:
+    """(R,) int, the sets of more than two counts of which one is a unit above its least value, and no other.
+
+    Of such a set, the indicators of one of several categories, all states can be drawn from at once.
+    """
+    if not isinstance(v.constraint, FixedSums) or not v.finite or v.constraint.sites.shape[1] <= 2:
+        return np.zeros(0, int)
+    return np.flatnonzero(v.constraint.totals - v.lower[v.constraint.sites].sum(axis=1) == 1)
+
+
+def taking_turns(target) -> list[tuple[Together, int]]:
+    """The sets of sites that change together, and how many turns a sweep takes with them, in its order."""
+    each, interactions = [], target.interactions
+    for in_turn, groups in ((False, interactions.coloured_sets), (True, interactions.scanned_sets)):
+        for sets in groups:
+            kind, v = "scanned sets" if in_turn else "coloured sets", target.space.variables[sets.n]
+            along = functools.partial(lines_of_equations, stretch=stretch)
+            ways = pairs_together if v.constraint.in_pairs else along
+            each += [Together(sets, kind, *way) for way in ways(target, sets, in_turn=in_turn)]
+    for in_turn, groups in ((False, interactions.coloured_lines), (True, interactions.scanned_lines)):
+        each += [Together(sets, "lines", *lines_beside(target, sets, stretch, in_turn)) for sets in groups]
+    return list(zip(each, numbers_of_turns([m.round for m in each]), strict=True))
 
 
 def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):

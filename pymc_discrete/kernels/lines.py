@@ -9,9 +9,10 @@ import numpy as np
 
 from pymc_discrete.kernels.balancing import LARGEST_DIFFERENCE
 from pymc_discrete.kernels.random import choose, uniforms
+from pymc_discrete.kernels.rounds import Round, Way, cost_of_draws
 from pymc_discrete.space.interactions import Sets
-from pymc_discrete.space.linear_constraint import LinearConstraint, Lines, longest
-from pymc_discrete.space.space import UNBOUNDED
+from pymc_discrete.space.linear_constraint import Lines, longest
+from pymc_discrete.space.space import UNBOUNDED, Variable
 
 # (key) -> (sites, steps), both (T, R, m) int. Each of R sets is drawn along T directions, one after
 # another; in a direction its m sites change by `steps` each.
@@ -21,13 +22,14 @@ LONGEST_WHOLE_LINE = 32
 COMBINED = 2.0  # mean number of basis vectors with a coefficient that is not 0, in a random combination
 
 
-def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Callable]:
-    """Functions that draw the sites of some sets along lines, each line given everything else.
+def lines_of_equations(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Way]:
+    """The ways in which some sets of sites that equations tie are drawn, each line given everything else.
 
-    Per set, one visit draws along as many short vectors as its lattice has dimensions, in random order. A
-    second one draws along a random integer combination of a basis: every vector of the lattice has a positive
-    probability, so that every state is reached from every other, whatever lies between them (Diaconis and
-    Sturmfels 1998, who take a Markov basis in its place). Directions do not depend on the state.
+    The first draws along short vectors, in random order: all of them where that is cheap, and at least as
+    many as the lattice of a set has dimensions. The second one draws along a random integer combination of a
+    basis: every vector of the lattice has a positive probability, so that every state is reached from every
+    other, whatever lies between them (Diaconis and Sturmfels 1998, who take a Markov basis in its place).
+    Directions do not depend on the state.
 
     Parameters
     ----------
@@ -40,37 +42,65 @@ def line_visits(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Ca
     Diaconis and Sturmfels 1998, Algebraic algorithms for sampling from conditional distributions.
     """
     constraint = target.space.variables[sets.n].constraint
-    visits = []
+    ways: list[Way] = []
     moving = np.intersect1d(sets.sets, constraint.moving)
     if len(moving):
         lines = constraint.lines(moving)
-        turns = max(len(constraint.bases[s]) for s in moving)
-        width = longest(lines, constraint.lower, constraint.upper)
-        visits.append(visit(target, sets.n, in_random_order(lines, turns), width, stretch, in_turn))
+        fewest = max(len(constraint.bases[s]) for s in moving)
+        full = int(lines.number.max())
+        ways.append(short_lines(target, sets.n, lines, fewest, full, constraint, stretch, in_turn))
     several = np.array([s for s in moving if len(constraint.bases[s]) > 1], int)
     if len(several):
         lattices = constraint.lattices(several)
         width = 1 + int((constraint.upper - constraint.lower)[lattices.sites].max())
-        visits.append(visit(target, sets.n, random_combinations(lattices), width, stretch, in_turn))
-    return visits
+        combined = visit(target, sets.n, random_combinations(lattices), width, stretch, in_turn)
+        ways.append((round_of(target, sets.n, lattices, 1, 1, width, in_turn), lambda turns: combined))
+    return ways
 
 
-def visit_lines(target, sets: Sets, stretch: Callable, in_turn: bool) -> Callable:
-    """A function that draws some sets along some of their lines (`Variable.lines`), in random order.
+def lines_beside(target, sets: Sets, stretch: Callable, in_turn: bool) -> Way:
+    """The way in which some sets are drawn along their lines (`Variable.lines`), in random order.
 
-    A set is drawn along as many lines as it has sites; parameters as of `line_visits`.
+    A set is drawn along as many lines as it has sites, which may change alone, too; parameters as of
+    `lines_of_equations`.
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)
-    width = longest(lines, v.lower, v.upper)
-    return visit(target, sets.n, in_random_order(lines, lines.turns), width, stretch, in_turn)
+    return short_lines(target, sets.n, lines, lines.turns, lines.turns, v, stretch, in_turn)
 
 
-def draws_in_turn(constraint: LinearConstraint, sets: np.ndarray) -> int:
-    """The largest number of draws of a set, one after another, in a sweep over some sets."""
-    dimensions = [len(constraint.bases[s]) for s in sets]
-    most = max(dimensions, default=0)
-    return most + (most > 1)
+def short_lines(
+    target, n: int, lines: Lines, fewest: int, full: int, bounds: Any, stretch: Callable, in_turn: bool
+) -> Way:
+    """The way in which sites of variable n are drawn along lines.
+
+    Parameters
+    ----------
+    fewest, full : as of `Round`
+    bounds : what has the bounds `lower` and `upper` (n,) of the sites
+    """
+    width = longest(lines, bounds.lower, bounds.upper)
+    of_lines = lambda turns: visit(target, n, in_random_order(lines, turns), width, stretch, in_turn)
+    return round_of(target, n, lines, fewest, full, width, in_turn), of_lines
+
+
+def round_of(target, n: int, lines: Lines, fewest: int, full: int, width: int, in_turn: bool) -> Round:
+    """The turns that a sweep may take along lines; in each turn every set is drawn along one of its own."""
+    sets, _, m = lines.sites.shape
+    v = target.space.variables[n]
+    values = (
+        width
+        if looks_at_whole_line(v, width)
+        else min(width, LONGEST_WHOLE_LINE)
+        if v.finite
+        else v.drawn_among + 1
+    )
+    return Round(fewest, full, sets if in_turn else 1, cost_of_draws(target, n, sets * values, m))
+
+
+def looks_at_whole_line(v: Variable, width: int) -> bool:
+    """Whether a draw along a line computes all its states, of which the longest has `width`."""
+    return v.finite and (v.constraint is not None or width <= LONGEST_WHOLE_LINE)
 
 
 def in_random_order(lines: Lines, turns: int) -> Directions:
@@ -156,7 +186,7 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Calla
     """
     start, v = target.space.blocks[n]
     now, moving = x[start + sites], steps != 0
-    whole = v.finite and (v.constraint is not None or width <= LONGEST_WHOLE_LINE)
+    whole = looks_at_whole_line(v, width)
     u = uniforms(key, (1 if whole else 3, sites.shape[0]))
     if whole:
         # Sites move to x + t * steps. A site can take `room` steps back within its bounds, so that the least

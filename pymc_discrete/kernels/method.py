@@ -79,13 +79,17 @@ class Method(ABC):
         """Mean number of moves in a proposal, as expected before the first draw."""
         return 1.0
 
-    def operations(self, density: Any) -> float:
+    def operations(self, target: Any) -> float:
         """Number of operations of a transition, as counted from the graph."""
-        return density.cost(self.moves_one_site)
+        return target.density.cost(self.moves_one_site)
 
     def rounds(self, target: Any) -> int:
         """Number of computations in a transition that run one after another."""
         return 1
+
+    def joint_moves(self, target: Any) -> dict[str, int]:
+        """{variable: how many moves of several of its sites a transition makes}, where more than one."""
+        return {}
 
     # ------------------------------------------------------------ what is chosen when tuning ends
     def chosen(self, target: Any) -> Callable[[Any, Any], dict[str, Any]] | None:

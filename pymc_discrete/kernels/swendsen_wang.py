@@ -95,8 +95,8 @@ class SwendsenWang(BlockGibbs):
         super().check(target)
         refuse_no_bonds(target)
 
-    def operations(self, density: Any) -> float:
-        return super().operations(density) + operations_of_clusters(density, FEW_ROUNDS)
+    def operations(self, target: Any) -> float:
+        return super().operations(target) + operations_of_clusters(target, FEW_ROUNDS)
 
     def chosen(self, target: Any) -> Callable[[Any, Any], dict[str, Any]] | None:
         return (lambda measured, xp: {"clusters": self._share(target, measured, xp)}) if self._tunes else None
@@ -128,7 +128,7 @@ class SwendsenWang(BlockGibbs):
         With g and c what a Gibbs and a cluster sweep change for each operation: none where c < g, else as
         many as take c / g of the time of the Gibbs sweeps, and at most one in each transition.
         """
-        of_gibbs = BlockGibbs.operations(self, target.density) + WAITING * self.rounds(target)
+        of_gibbs = BlockGibbs.operations(self, target) + WAITING * self.rounds(target)
         cost = of_gibbs / operations_of_clusters(target, measured.rounds)
         # where nothing changes by single sites, whatever clusters change is ahead
         ahead = cost * measured.clusters / xp.maximum(measured.gibbs, np.finfo(np.float32).tiny)

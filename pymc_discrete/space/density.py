@@ -149,6 +149,10 @@ class Density(CompiledMethods, ABC):
     def unaries(self, n: int, x: Array, inside: ArrayLike, context: Any) -> Array:
         return self.rows(n, np.arange(self.space.variables[n].size), context)(x)
 
+    def cost_of_value(self, n: int) -> float:
+        """Counted operations of evaluating all sites of variable n at one more value; infinite if unknown."""
+        return np.inf
+
     @abstractmethod
     def describe(self) -> dict[str, dict[str, Any]]: ...
 

@@ -207,9 +207,12 @@ class DiscreteStep(JaxStep):
         self.check_density()
         for text in self.density.graph.out_of_bounds:
             _log.warning(text)
-        descriptions = self.target.describe()
+        descriptions, moves = self.target.describe(), self.method.joint_moves(self.target)
         for names, text in merged_texts(
-            {n: f"{d['way']} differences, K={d['K']} ({d['reason']})" for n, d in descriptions.items()}
+            {
+                n: f"{d['way']} differences, K={d['K']} ({d['reason']}){said_of_moves(moves.get(n, 1))}"
+                for n, d in descriptions.items()
+            }
         ):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
         if not self.shared and self.blocked:
@@ -344,7 +347,7 @@ class DiscreteStep(JaxStep):
 
     def _auto_transitions(self, n_moves: float) -> int:
         """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
-        operations = self.method.operations(self.density)
+        operations = self.method.operations(self.target)
         microseconds = TRANSITION * self.method.rounds(self.target) + operations / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
 
@@ -511,3 +514,8 @@ class DiscreteStep(JaxStep):
         if self.watch.seen == self.draws:
             for text in self.watch.conclusions(self.target, point):
                 _log.warning(text)
+
+
+def said_of_moves(number: int) -> str:
+    """The end of the line that names a step: how many moves of several elements a transition makes."""
+    return f"; {number:_} moves of several elements in each sweep" if number > 1 else ""

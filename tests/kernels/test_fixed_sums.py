@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.differences.from_logdensity import FunctionDensity
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.kernels.block_gibbs import ALL_SPLITS_EVERY, MANY_SPLITS, NEAR_SPLITS
 from pymc_discrete.structure.dependence import Dependence
@@ -76,6 +77,23 @@ def only_by_two():
     return [range(5)] * 3, {}
 
 
+def one_of_four():
+    """Indicators of one of four categories, of which one is impossible, beside a free site."""
+    x = pm.Multinomial("x", 1, np.array([0.4, 0.3, 0.1, 0.2]))
+    b = pm.Bernoulli("b", 0.4)
+    pm.Potential("e", 0.9 * b * x[0] - 0.4 * x[1] * x[2] + pt.switch(pt.eq(x[3], 1), -np.inf, 0.3 * x[2] * b))
+    return [range(2)] * 5, {}
+
+
+def units_and_more():
+    """Two vectors with one unit that interact, one of them above its bounds, and one with two."""
+    lower = np.array([[0, 0, 0], [1, 0, 0], [0, 0, 0]])
+    x = pm.Multinomial("x", np.array([1, 2, 2]), np.array([0.2, 0.3, 0.5]), shape=(3, 3))
+    pm.Potential("e", 0.7 * x[0, 0] * x[1, 2] - 0.5 * x[1, 1] * x[2, 0])
+    ranges = [range(low, 3) for low in lower.flatten()]
+    return ranges, {"support": {"x": (lower, np.full((3, 3), 2))}}
+
+
 def stretches():
     pm.Multinomial("x", 300, np.array([0.4, 0.6]))
     return [range(301)] * 2, {"window": "geometric"}
@@ -88,11 +106,23 @@ def long():
     return [range(71)] * 2, {}
 
 
-SMALL = (two_cells, three_cells, four_cells, one_way, vectors, bounded, beside_free_sites, only_by_two)
+SMALL = (
+    two_cells,
+    three_cells,
+    four_cells,
+    one_way,
+    vectors,
+    bounded,
+    beside_free_sites,
+    only_by_two,
+    one_of_four,
+    units_and_more,
+)
 CASES = [
     *((build, "as it is") for build in (*SMALL, long, stretches)),
-    *((build, "scan") for build in (four_cells, vectors)),
+    *((build, "scan") for build in (four_cells, vectors, one_of_four, units_and_more)),
     (beside_free_sites, "function"),
+    (one_of_four, "function"),
 ]
 IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 
@@ -134,18 +164,54 @@ def on_stretches(e: Enumerated, a: int, same: np.ndarray, length: int, strides) 
     return total
 
 
-def set_matrix(e: Enumerated, sites: np.ndarray) -> np.ndarray:
-    """(S, S): the pairs of a random matching of a set, one after another, averaged over all matchings.
+def orders_of_set(sites: np.ndarray, turns: int) -> list[list[list[tuple[int, int]]]]:
+    """The pairs of each turn, in all equally probable orders, for a set of two to four sites.
 
-    Up to four sites have no other matchings than the rounds of a tournament.
+    Up to four sites have no other matchings than the rounds of a tournament, and any order of up to three
+    rounds goes round the circle one way or the other.
     """
-    orders, total = list(itertools.permutations(sites)), 0.0
-    for order in orders:
-        P = np.eye(len(e.states))
-        for a, b in zip(order[::2], order[1::2], strict=False):
-            P = P @ pair_matrix(e, a, b)
-        total = total + P / len(orders)
-    return total
+    *circle, last = sites
+    if len(sites) == 4:
+        rounds = [[(circle[t - 2], circle[t - 1]), (circle[t], last)] for t in range(3)]
+    else:
+        rounds = [[pair] for pair in itertools.combinations(sites, 2)]
+    each = itertools.product(itertools.permutations(rounds, turns), (1, -1))
+    return [[matched[::step] for matched in order] for order, step in each]
+
+
+def sets_matrix(e: Enumerated, sets: list[np.ndarray], turns: int) -> np.ndarray:
+    """(S, S): the sets matched in some turns, one set after another in each turn."""
+    orders, total = [orders_of_set(sites, turns) for sites in sets], 0.0
+    for order in itertools.product(*orders):
+        pairs = [pair for t in range(turns) for of_set in order for pair in of_set[t]]
+        total = total + functools.reduce(np.matmul, [pair_matrix(e, *pair) for pair in pairs])
+    return total / np.prod([len(of_set) for of_set in orders])
+
+
+def unit_matrix(e: Enumerated, sites: np.ndarray) -> np.ndarray:
+    """(S, S): the sites of a set drawn together, given all others."""
+    others = np.setdiff1d(np.arange(e.states.shape[1]), sites)
+    P = np.where((e.states[:, None, others] == e.states[None][..., others]).all(-1), e.pi, 0.0)
+    return P / P.sum(1, keepdims=True)
+
+
+def set_matrices(e: Enumerated, n: int, sets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """[(forward, backward)] of the visits to some sets of variable n: those with one unit, and the others."""
+    v, start, c = e.target.space.variables[n], e.target.space.starts[n], None
+    units, others, visits = [], [], []
+    for s in sets:
+        sites = v.constraint.sites[s]
+        c = len(sites)
+        alone = not v.swaps and c > 2 and v.constraint.totals[s] - v.lower[sites].sum() == 1
+        (units if alone else others).append(start + sites)
+    if units:
+        each = [unit_matrix(e, sites) for sites in units]
+        visits.append((functools.reduce(np.matmul, each), functools.reduce(np.matmul, each[::-1])))
+    if others:
+        # what a function costs is not known: then each set is matched once
+        turns = 1 if isinstance(e.target.density, FunctionDensity) else c - 1 + c % 2
+        visits.append((sets_matrix(e, others, turns), sets_matrix(e, others[::-1], turns)))
+    return visits
 
 
 def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
@@ -153,17 +219,16 @@ def sweep_matrices(e: Enumerated) -> tuple[np.ndarray, np.ndarray]:
     target, starts = e.target, e.target.space.starts
 
     def of_sites(groups):
-        return [site_matrix(e, starts[n] + int(i)) for n, sites in groups for i in sites]
+        return [(site_matrix(e, starts[n] + int(i)),) * 2 for n, sites in groups for i in sites]
 
     def of_sets(groups):
-        constraints = [v.constraint for v in target.space.variables]
-        return [set_matrix(e, starts[n] + constraints[n].sites[i]) for n, sets, _ in groups for i in sets]
+        return [visit for n, sets, _ in groups for visit in set_matrices(e, n, sets)]
 
     # in the order of a sweep
     parts = [*of_sites(target.interactions.colours), *of_sets(target.interactions.coloured_sets)]
     parts += [*of_sites(target.interactions.scanned), *of_sets(target.interactions.scanned_sets)]
-    forward = functools.reduce(np.matmul, parts)
-    backward = functools.reduce(np.matmul, parts[::-1])
+    forward = functools.reduce(np.matmul, [there for there, _ in parts])
+    backward = functools.reduce(np.matmul, [back for _, back in parts[::-1]])
     return (forward + backward) / 2, forward
 
 
@@ -186,7 +251,7 @@ def small(build, form):
 
 
 @pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
-@pytest.mark.by_default("three_cells-as it is", "vectors-as it is", "four_cells-scan", "only_by_two-as it is")
+@pytest.mark.by_default("three_cells-as it is", "vectors-as it is", "four_cells-scan", "units_and_more-scan")
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, P, forward = small(build, form)
     assert bool(e.target.interactions.scanned_sets) == (form != "as it is")
@@ -196,14 +261,15 @@ def test_sweep_is_reversible_and_irreducible(build, form):
 # what is compiled differently, once: one set and several, an even and an odd number of counts, bounds of
 # their own, with and without terms that join them, at once and in turn, all values of a pair and some
 COMPILED = [
-    *((build, "as it is") for build in (four_cells, one_way, bounded, stretches)),
+    *((build, "as it is") for build in (four_cells, one_way, bounded, stretches, one_of_four)),
     (vectors, "scan"),
+    (units_and_more, "scan"),
     (beside_free_sites, "function"),
 ]
 
 
 @pytest.mark.parametrize(("build", "form"), COMPILED, ids=[f"{b.__name__}-{form}" for b, form in COMPILED])
-@pytest.mark.by_default("vectors-scan")
+@pytest.mark.by_default("units_and_more-scan")
 def test_compiled_sweeps_do_what_was_enumerated(build, form):
     e, P, _ = small(build, form)
     check_runs(run_steps(e, *block_gibbs(), runs=20_000, seed=COMPILED.index((build, form))), P)
@@ -224,12 +290,12 @@ def test_pairs_that_look_at_near_splits_are_drawn_apart(monkeypatch):
         same = (e.states[:, None, others] == e.states[None][..., others]).all(-1)
         return on_stretches(e, a, same, near + 1, [1])
 
-    orders = list(itertools.permutations(range(4)))
-    P = sum(
+    turns = [
         (all_splits(e, a, b) @ all_splits(e, c, d) + (whole - 1) * near_matrix(a, b) @ near_matrix(c, d))
         / whole
-        for a, b, c, d in orders
-    ) / len(orders)
+        for a, b, c, d in ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
+    ]
+    P = sum(functools.reduce(np.matmul, order) for order in itertools.permutations(turns)) / 6
     check_runs(run_steps(e, *block_gibbs(), runs=20_000, seed=77), P)
 
 

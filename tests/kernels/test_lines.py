@@ -205,7 +205,8 @@ def turn_by_turn(turns: list[list[np.ndarray]]) -> np.ndarray:
 
 def short_matrices(e: Enumerated, c: LinearConstraint, start: int, sets) -> tuple[np.ndarray, np.ndarray]:
     """(S, S) each: short lines of some sets in random order, forward and backward."""
-    return in_any_order(e, c.lines(np.array(sets)), start, max(len(c.bases[s]) for s in sets))
+    found = c.lines(np.array(sets))
+    return in_any_order(e, found, start, int(found.number.max()))
 
 
 def in_any_order(e: Enumerated, found: Lines, start: int, turns: int) -> tuple[np.ndarray, np.ndarray]:

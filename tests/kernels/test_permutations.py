@@ -12,7 +12,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
-from pymc_discrete.kernels.block_gibbs import matching
+from pymc_discrete.kernels.block_gibbs import matchings, tournament
 from pymc_discrete.structure.dependence import Dependence
 from tests.kernels.test_fixed_sums import sweep_matrices
 from tests.tools.enumeration import check_runs, check_sweep, enumerate_target, run_steps
@@ -139,7 +139,7 @@ def test_compiled_sweeps_do_what_was_enumerated(build, form):
 @pytest.mark.parametrize("c", range(1, 9))
 def test_every_two_sites_are_matched_equally_often(c):
     sites = np.random.default_rng(0).permutation(2 * c).reshape(2, c)
-    draw = jax.jit(jax.vmap(lambda key: matching(key, sites)))
+    draw = jax.jit(jax.vmap(lambda key: matchings(key, sites, 1)(0)))
     drawn = np.asarray(draw(jax.random.split(jax.random.key(1), 2000)))
     assert drawn.shape == (2000, c // 2, 2, 2)
     for r, own in enumerate(sites):
@@ -148,14 +148,30 @@ def test_every_two_sites_are_matched_equally_often(c):
         counts = [
             (np.sort(drawn[:, :, r]) == sorted(pair)).all(-1).sum() for pair in itertools.combinations(own, 2)
         ]
-        rounds = c - 1 + c % 2
         assert c == 1 or g_test(np.array(counts), np.full(len(counts), 1 / len(counts))) > 1e-3
         assert c == 1 or sum(counts) == 2000 * (c // 2)
-        assert len(counts) == rounds * (c // 2)
+        assert len(counts) == tournament(c) * (c // 2)
         # and the order of the pairs is as probable as its reverse
         first = (drawn[:, 0, r] == own[-1]).any(-1).sum() if c > 3 else 0
         last = (drawn[:, -1, r] == own[-1]).any(-1).sum() if c > 3 else 0
         assert abs(first - last) <= 5 * np.sqrt(first + last)
+
+
+@pytest.mark.parametrize("c", range(2, 9))
+def test_a_full_round_tries_every_pair_once(c):
+    sites = np.random.default_rng(0).permutation(2 * c).reshape(2, c)
+
+    def every_turn(key):
+        return jnp.stack([matchings(key, sites, tournament(c))(t) for t in range(tournament(c))])
+
+    drawn = np.asarray(jax.jit(jax.vmap(every_turn))(jax.random.split(jax.random.key(2), 200)))
+    pairs = np.sort(drawn.transpose(0, 3, 1, 2, 4).reshape(200, 2, -1, 2))  # draw, set, place in the round
+    for r, own in enumerate(sites):
+        wanted = sorted(itertools.combinations(sorted(own.tolist()), 2))
+        assert all(sorted(map(tuple, of_draw.tolist())) == wanted for of_draw in pairs[:, r])
+    # the round begins anywhere, goes either way, and not the same way for each set
+    assert len(np.unique(pairs[:, 0], axis=0)) == {2: 1, 3: 6}.get(c, 4 * tournament(c))
+    assert c == 2 or len({p.tobytes() for p in pairs.reshape(200, -1)}) > 4 * tournament(c)
 
 
 # ---------------------------------------------------------------- the others
