@@ -25,6 +25,7 @@ from pymc_discrete.space.density import difference_from
 WAITING, OF_ROUND, OF_PAIR, OF_VALUE = 5000.0, 3.2, 20.0, 13.0
 IN_TURN = 7  # computations of a cluster sweep that run one after another, besides its rounds
 FEW_ROUNDS = 6  # as expected before the first sweep
+OF_TUNING = 2.0  # stands for the share of transitions with a cluster sweep while tuning
 SINGLE = 2.0  # mean size of a site's cluster below which the log calls clusters single sites
 # What remains of a table after its equal values and its unary parts are taken off counts as nothing up to
 # this number of machine epsilons of its largest entry, times its number of values.
@@ -47,9 +48,9 @@ class SwendsenWang(BlockGibbs):
     Parameters
     ----------
     clusters : "auto" or float
-        The share of transitions that make a cluster sweep. "auto" makes one in each while tuning, and then
-        fixes the share by what the sweeps have changed for their counted cost: 0 where cluster sweeps change
-        less than Gibbs sweeps, which the log says.
+        The share of transitions that make a cluster sweep. With "auto" cluster sweeps have as many counted
+        operations as Gibbs sweeps while tuning; then the share is fixed by what the sweeps have changed for
+        their counted cost: 0 where cluster sweeps change less than Gibbs sweeps, which the log says.
     differences : {"auto", "exact"}
         As in `BlockGibbs`.
 
@@ -103,9 +104,9 @@ class SwendsenWang(BlockGibbs):
 
     def remark(self, target: Any, measured: Any, variables: str) -> str | None:
         share = float(self._share(target, measured, np)) if self._tunes else 1.0
-        if share == 1:
+        if share >= 1:
             return None
-        size, n = measured.size, int(target.interactions.in_pairs.sum())
+        size, n = measured.size / measured.swept, int(target.interactions.in_pairs.sum())
         if share > 0:
             return (
                 f"SwendsenWang: {variables}: from now on a cluster sweep in {share:.0%} of the transitions."
@@ -126,16 +127,19 @@ class SwendsenWang(BlockGibbs):
         """The share of cluster sweeps.
 
         With g and c what a Gibbs and a cluster sweep change for each operation: none where c < g, else as
-        many as take c / g of the time of the Gibbs sweeps, and at most one in each transition.
+        many as take c / g of the time of the Gibbs sweeps, and at most one in each transition. Where too
+        little tuning has seen no cluster sweep, the share stays that of tuning.
         """
-        of_gibbs = BlockGibbs.operations(self, target) + WAITING * self.rounds(target)
-        cost = of_gibbs / operations_of_clusters(target, measured.rounds)
+        tiny = np.finfo(np.float32).tiny
+        rounds = measured.rounds / xp.maximum(measured.swept, tiny)
+        cost = operations_of_gibbs(target) / operations_of_clusters(target, rounds)
         # where nothing changes by single sites, whatever clusters change is ahead
-        ahead = cost * measured.clusters / xp.maximum(measured.gibbs, np.finfo(np.float32).tiny)
-        return xp.where(ahead < 1, 0.0, xp.minimum(ahead * cost, 1.0))
+        ahead = cost * measured.clusters / xp.maximum(measured.gibbs, tiny)
+        share = xp.where(ahead < 1, 0.0, xp.minimum(ahead * cost, 1.0))
+        return xp.where(measured.swept > 0, share, OF_TUNING)
 
     def kernel(self) -> tuple[Kernel, dict[str, Any]]:
-        share = 1.0 if self._tunes else float(self.clusters)
+        share = OF_TUNING if self._tunes else float(self.clusters)
         return sweep_kernel(alternating)._replace(measured=NOTHING), {"clusters": share}
 
 
@@ -143,23 +147,25 @@ swendsen_wang = kernel_function(SwendsenWang)
 
 
 class ChangeBySweeps(NamedTuple):
-    """What a transition changed, and what it took, for the share of cluster sweeps.
+    """What a transition with a cluster sweep changed, and what it took; zeros of a transition without one.
 
     Attributes
     ----------
+    swept : 1, whether there was a cluster sweep
     gibbs : number of sites in pairs that the Gibbs sweep changed
     clusters : sum of the squared sizes of the clusters that the cluster sweep moved
     size : the mean size of the cluster of a site
     rounds : number of rounds in which clusters were found
     """
 
+    swept: Any
     gibbs: Any
     clusters: Any
     size: Any
     rounds: Any
 
 
-NOTHING = ChangeBySweeps(0.0, 0.0, 0.0, 0.0)
+NOTHING = ChangeBySweeps(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class PairsWithTables(NamedTuple):
@@ -197,6 +203,16 @@ class Decomposed(NamedTuple):
     second: Any
     rest: Any
     joined: Any
+
+
+def operations_of_gibbs(target):
+    """Counted operations of a Gibbs sweep."""
+    return BlockGibbs().operations(target) + WAITING * BlockGibbs().rounds(target)
+
+
+def share_of_tuning(target) -> float:
+    """The share of transitions with a cluster sweep that have the operations of all Gibbs sweeps."""
+    return min(1.0, operations_of_gibbs(target) / operations_of_clusters(target, FEW_ROUNDS))
 
 
 def operations_of_clusters(target, rounds):
@@ -285,14 +301,14 @@ def alternating(target) -> Callable:
     refuse_constrained(target.space)
     refuse_gradients(target)
     refuse_no_bonds(target)
-    visits = visits_of(target)
+    visits, of_tuning = visits_of(target), share_of_tuning(target)
     nothing = jax.tree.map(jnp.asarray, NOTHING)
 
     def clusters(key, before, x):
         changed = ((x != before) & target.interactions.in_pairs).sum().astype(float)
         # made in the branch, so that transitions without a cluster sweep need not wait for its tables
         x, of_clusters = cluster_sweep(target)(key, x)
-        return x, ChangeBySweeps(changed, *of_clusters)
+        return x, ChangeBySweeps(jnp.ones(()), changed, *of_clusters)
 
     def at_times(key, share, before, x):
         key_share, key_clusters = jax.random.split(jax.random.fold_in(key, len(visits)))
@@ -300,7 +316,7 @@ def alternating(target) -> Callable:
         return jax.lax.cond(now, clusters, lambda key, before, x: (x, nothing), key_clusters, before, x)
 
     def sweep(key, x, params):
-        y, share = x, params["clusters"]
+        y, share = x, jnp.where(params["clusters"] > 1, of_tuning, params["clusters"])
         for t, visit in enumerate(visits):
             y = visit(jax.random.fold_in(key, t), y, False)
         y, measured = jax.lax.cond(

@@ -232,7 +232,9 @@ def random_single_sites(rng):
     for _ in range(rng.choice([1, 1, 2, 3])):
         n = int(rng.integers(0, 15))
         scopes.insert(0, rng.integers(0, d, (n, 1)))
-        rows.insert(0, rng.integers(0, rng.choice([2, n // 2 + 1]), n) if rng.random() < 0.6 else np.arange(n))
+        rows.insert(
+            0, rng.integers(0, rng.choice([2, n // 2 + 1]), n) if rng.random() < 0.6 else np.arange(n)
+        )
     return counts, scopes, rows
 
 

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
-from pymc_discrete.kernels.swendsen_wang import ChangeBySweeps
+from pymc_discrete.kernels.swendsen_wang import NOTHING, OF_TUNING, ChangeBySweeps, share_of_tuning
 from tests.models import model_of
 from tests.tools.running import QUIET, same_draws, walk
 
@@ -110,41 +110,53 @@ def test_what_is_chosen(build, kind):
     ],
 )
 def test_the_share_of_cluster_sweeps(measured, share, said):
+    step, found = pmd.SwendsenWang(model=model_of(attract)), []
+    for swept in (1.0, 0.125):  # the share of transitions with a cluster sweep while tuning
+        means = ChangeBySweeps(swept, *(swept * np.array(measured)))
+        chosen = float(step.tuner.chosen(means, np)["clusters"])
+        assert share[0] <= chosen <= share[1]
+        line = step.method.remark(step.target, means, "'x'")
+        assert line is None if said is None else re.match(f"SwendsenWang: 'x': .*{said}", line)
+        found.append((chosen, line))
+    assert found[0] == found[1]
+
+
+def test_it_stays_that_of_tuning_where_tuning_saw_no_cluster_sweep():
     step = pmd.SwendsenWang(model=model_of(attract))
-    chosen = float(step.tuner.chosen(ChangeBySweeps(*measured), np)["clusters"])
-    assert share[0] <= chosen <= share[1]
-    line = step.method.remark(step.target, ChangeBySweeps(*measured), "'x'")
-    assert line is None if said is None else re.match(f"SwendsenWang: 'x': .*{said}", line)
+    assert float(step.tuner.chosen(NOTHING, np)["clusters"]) == step.params["clusters"]
+    assert step.method.remark(step.target, NOTHING, "'x'") is None
+    assert 0 < share_of_tuning(step.target) < 1
 
 
 def test_a_share_that_is_given_stays():
     step = pmd.SwendsenWang(clusters=0.25, model=model_of(attract))
     assert step.params == {"clusters": 0.25}
     assert step.tuner.chosen is None
-    assert step.method.remark(step.target, ChangeBySweeps(20.0, 0.0, 1.0, 1.0), "'x'") is None
+    assert step.method.remark(step.target, ChangeBySweeps(1.0, 20.0, 0.0, 1.0, 1.0), "'x'") is None
 
 
-@pytest.mark.parametrize(("build", "share"), [(attract, 1.0), (weak, 0.0)])
-@pytest.mark.by_default("weak-0.0")
-def test_it_is_fixed_when_tuning_ends(build, share, caplog):
+@pytest.mark.parametrize(("build", "dropped"), [(attract, False), (weak, True)])
+@pytest.mark.by_default("weak-True")
+def test_it_is_fixed_when_tuning_ends(build, dropped, caplog):
     """Of a step beside others, draw by draw; then what the program of `pmd.sample` does."""
     step = pmd.SwendsenWang(model=model_of(build))
     step.draws_ahead = False
     step.setup_chain(np.random.default_rng(0), tune=40, draws=10)
     point = walk(step, step.model.initial_point(), 40)[-1][0]
-    assert step.params == {"clusters": 1.0}
+    assert step.params == {"clusters": OF_TUNING}
     with caplog.at_level("INFO", "pymc.discrete"):
         step.stop_tuning()
-    assert step.params == {"clusters": share}
+    share = step.params["clusters"]
+    assert share == 0 if dropped else 0.5 < share <= 1
     assert isinstance(step.params["clusters"], float)  # so that nothing is compiled again
-    assert sum("no more cluster sweeps" in r.message for r in caplog.records) == (share == 0)
+    assert sum("no more cluster sweeps" in r.message for r in caplog.records) == dropped
     walk(step, point)
     caplog.clear()
     with caplog.at_level("INFO", "pymc.discrete"):
         idata = pmd.sample(20, tune=40, chains=2, model=step.model, random_seed=1, **QUIET)
     lines = [r.message for r in caplog.records if "cluster sweeps" in r.message]
-    assert len(lines) == (share == 0)
-    assert all(line.endswith("(and so for 1 more chain)") for line in lines)
+    assert len(lines) == (share < 1)
+    assert all("(and so for 1 more chain)" in line for line in lines if dropped)
     assert same_draws(idata, pmd.sample(20, tune=40, chains=2, model=step.model, random_seed=1, **QUIET))
 
 
