@@ -31,6 +31,8 @@ UNROLLED = 8
 # MANY_SPLITS of these, a draw computes NEAR_SPLITS + 1 consecutive ones, the current one among them, which
 # takes less time; one draw in ALL_SPLITS_EVERY computes all of them, so that no split is out of reach.
 MANY_SPLITS, NEAR_SPLITS, ALL_SPLITS_EVERY = 64, 32, 16
+# Vectors of one unit are drawn in batches that take at most so many counted operations, and so much memory.
+AT_ONCE = 1e7
 
 
 @dataclass(frozen=True)
@@ -291,7 +293,7 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
     sites = v.constraint.sites[sets]
     c = sites.shape[1]
 
-    def drawn(key, of_sets, x, joined):
+    def drawn(u, of_sets, x, joined):
         """(r, 2) int each, the sites from which the units go and to which, and the values of these after."""
         above = x[start + of_sets] - jnp.asarray(v.lower)[of_sets]
         place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
@@ -301,22 +303,32 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
         values = jax.lax.optimization_barrier((x[start + pairs] + np.array([-1, 1])).astype(x.dtype))
         d = target.joint_differences(n, pairs.reshape(-1, 2), values.reshape(-1, 1, 2), x, joined)
         d = jax.lax.optimization_barrier(jnp.minimum(d, LARGEST_DIFFERENCE).reshape(-1, c - 1))
-        k = choose(uniforms(key, (len(order),)), jnp.pad(d, ((0, 0), (1, 0))))
+        k = choose(u, jnp.pad(d, ((0, 0), (1, 0))))
         k = jnp.where(k < c, k, 0)[:, None]
         to = jnp.take_along_axis(order, k, axis=1)
         pair = jnp.concatenate([order[:, :1], to], axis=1)
         moved = x[start + pair] + jnp.where(k > 0, np.array([-1, 1]), 0)
         return pair, moved.astype(x.dtype)
 
-    def at_once(key, x, backward):
-        pair, moved = drawn(key, jnp.asarray(sites), x, None)
-        return x.at[start + pair].set(moved)
+    at_once = units_at_once(target, n, len(sites))
+
+    def by_batches(key, x, backward):
+        u = uniforms(key, (len(sites),))
+
+        def body(t, x):
+            # the last set comes again where the last batch is not full, with the same uniform
+            which = jnp.minimum(t * at_once + np.arange(at_once), len(sites) - 1)
+            pair, moved = drawn(u[which], jnp.asarray(sites)[which], x, None)
+            return x.at[start + pair].set(moved)
+
+        return jax.lax.fori_loop(0, -(-len(sites) // at_once), body, x)
 
     def one_by_one(key, x, backward):
         def body(t, carried):
             x, joined = carried
             place = jnp.where(backward, len(sites) - 1 - t, t)
-            pair, moved = drawn(jax.random.fold_in(key, place), jnp.asarray(sites)[place][None], x, joined)
+            u = uniforms(jax.random.fold_in(key, place), (1,))
+            pair, moved = drawn(u, jnp.asarray(sites)[place][None], x, joined)
             for site, value in zip(pair[0], moved[0], strict=True):
                 joined = target.carried_after(n, site, value, x, joined)
                 x = x.at[start + site].set(value)
@@ -324,7 +336,7 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
 
         return jax.lax.fori_loop(0, len(sites), body, (x, target.carried(x)))[0]
 
-    return one_by_one if in_turn else at_once
+    return one_by_one if in_turn else by_batches
 
 
 def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
@@ -473,7 +485,8 @@ def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
     units, others = sets.sets[of_units], sets.sets[~of_units]
     ways: list[Way] = []
     if len(units):
-        one = Round(1, 1, len(units) if in_turn else 1, cost_of_draws(target, n, len(units) * c, 2))
+        batches = len(units) if in_turn else -(-len(units) // units_at_once(target, n, len(units)))
+        one = Round(1, 1, batches, cost_of_draws(target, n, len(units) * c, 2))
         ways.append((one, lambda turns: visit_units(target, n, units, in_turn)))
     if len(others):
         pairs, values = len(others) * (c // 2), 2 if v.swaps else values_of_pair(v)
@@ -482,6 +495,12 @@ def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
         visit = scan_sets if in_turn else visit_sets
         ways.append((whole, lambda turns: visit(target, n, others, sets.inner, turns)))
     return ways
+
+
+def units_at_once(target, n: int, number: int) -> int:
+    """How many of a number of vectors with one unit are drawn in one batch."""
+    c = target.space.variables[n].constraint.sites.shape[1]
+    return int(np.clip(AT_ONCE / cost_of_draws(target, n, c, 2), 1, number))
 
 
 def values_of_pair(v: Variable) -> int:

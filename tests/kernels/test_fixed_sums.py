@@ -276,6 +276,26 @@ def test_compiled_sweeps_do_what_was_enumerated(build, form):
 
 
 @pytest.mark.slow
+def test_vectors_of_one_unit_are_drawn_in_batches(monkeypatch):
+    """Three vectors, two at a time."""
+    with pm.Model() as model:
+        x = pm.Multinomial("x", 1, np.array([0.2, 0.3, 0.5]), shape=(3, 3))
+        b = pm.Bernoulli("b", 0.4)
+        pm.Potential("e", (0.8 * b * x[:, 0] * np.array([1.0, -1.0, 2.0])).sum())
+    e = enumerate_target(pmd.target_from_model(model, ["x", "b"]), [range(2)] * 10)
+    of_kernel = sys.modules["pymc_discrete.kernels.block_gibbs"]
+    cost = of_kernel.cost_of_draws(e.target, e.target.space.variables.index(of_units(e)), 3, 2)
+    monkeypatch.setattr(of_kernel, "AT_ONCE", 2.5 * cost)
+    check_runs(run_steps(e, *block_gibbs(), runs=5_000, seed=3), sweep_matrices(e)[0])
+
+
+def of_units(e: Enumerated):
+    """The variable of the space whose sites change together."""
+    (v,) = (v for v in e.target.space.variables if v.constraint is not None)
+    return v
+
+
+@pytest.mark.slow
 def test_pairs_that_look_at_near_splits_are_drawn_apart(monkeypatch):
     """Two pairs in one draw, of which both look at all splits or none does; each has uniforms of its own."""
     of_kernel, near, whole = sys.modules["pymc_discrete.kernels.block_gibbs"], 2, 3
