@@ -960,6 +960,7 @@ NOT_RUN = {
         "; pm.sample does.",
     ),
     "it tells what is done, in the log or in a plot": (
+        "are not kept, which would take",
         "Computing log_likelihood=",
         "The sum of log_likelihood=",
         "summed out, given the draws of",

@@ -92,22 +92,14 @@ class CountsOfValues:
     def key(self) -> Hashable:
         return self.variables
 
-    def said(self, kept: Sequence[str], draws: int) -> str:
-        """A line for the log.
-
-        Parameters
-        ----------
-        kept : the variables whose draws are kept
-        draws : the number of draws of all chains
-        """
+    def said(self, draws: int) -> str:
+        """A line for the log; `draws` is the number of draws of all chains."""
         size = sum(int(np.prod(v.shape)) for v in self.variables) * draws / 2**30
-        totals = shown([v.totals for v in self.variables])
-        names = ", ".join(map(repr, [*self.names, *kept]))
-        wanted = f"var_names=[{names}]" if len(kept) < 6 else f"var_names= with {shown(self.names)}"
+        names, totals = shown(self.names), shown([v.totals for v in self.variables])
         return (
-            f"Draws of {shown(self.names)} are not kept, which would take {size:.1f} GB: the group "
-            f"probabilities has how probable each value of each element is, and {totals} how many elements "
-            f"have each value. {wanted} keeps the draws."
+            f"Draws of {names} are not kept, which would take {size:.1f} GB: the group probabilities has how "
+            f"probable each value of each element is, and {totals} how many elements have each value. To keep "
+            f"them, name {names} in var_names=, beside all else that is to be kept."
         )
 
     # ------------------------------------------------------------ in a chain

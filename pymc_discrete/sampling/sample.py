@@ -277,7 +277,7 @@ def sample(
                         raise
         conclusions = run.conclusions() if compute_convergence_checks else []
     if counted.variables:
-        _log.info(counted.said([v.name for v in outputs], draws * chains))
+        _log.info(counted.said(draws * chains))
     seconds, done = time.perf_counter() - begun, store.done(POSTERIOR)
     _log.info(
         f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "
