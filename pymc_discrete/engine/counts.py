@@ -98,8 +98,8 @@ class CountsOfValues:
         names, totals = shown(self.names), shown([v.totals for v in self.variables])
         return (
             f"Draws of {names} are not kept, which would take {size:.1f} GB: the group probabilities has how "
-            f"probable each value of each element is, and {totals} how many elements have each value. To keep "
-            f"them, name {names} in var_names=, beside all else that is to be kept."
+            f"probable each value of each element is, and {totals} how many elements have each value. To "
+            f"keep them, name {names} in var_names=, beside all else that is to be kept."
         )
 
     # ------------------------------------------------------------ in a chain
