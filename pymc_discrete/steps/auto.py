@@ -48,8 +48,9 @@ class AutoStep(DiscreteStep):
     are known get a `BlockGibbs` of their own, which draws elements together. All other discrete variables
     get `BlockGibbs` where conditionals are exact, or `TreeGibbs` where the sites that interact are chains or
     trees (hidden Markov chains), or `SwendsenWang` where pairs of them prefer equal values (lattices);
-    `DiscreteLangevin` in continuous time where differences are gradient estimates. Variables that enter a term with an Op without a JAX version get PyMC's own step. A model that
-    needs several steps has them in a `CompoundStep`.
+    `DiscreteLangevin` in continuous time where differences are gradient estimates. Variables that enter a
+    term with an Op without a JAX version get PyMC's own step. A model that needs several steps has them in a
+    `CompoundStep`.
 
     Parameters
     ----------
