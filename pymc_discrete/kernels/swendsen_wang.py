@@ -301,13 +301,12 @@ def alternating(target) -> Callable:
     refuse_constrained(target.space)
     refuse_gradients(target)
     refuse_no_bonds(target)
-    visits, of_tuning = visits_of(target), share_of_tuning(target)
+    visits, of_tuning, sweep_of_clusters = visits_of(target), share_of_tuning(target), cluster_sweep(target)
     nothing = jax.tree.map(jnp.asarray, NOTHING)
 
     def clusters(key, before, x):
         changed = ((x != before) & target.interactions.in_pairs).sum().astype(float)
-        # made in the branch, so that transitions without a cluster sweep need not wait for its tables
-        x, of_clusters = cluster_sweep(target)(key, x)
+        x, of_clusters = sweep_of_clusters(key, x)
         return x, ChangeBySweeps(jnp.ones(()), changed, *of_clusters)
 
     def at_times(key, share, before, x):
@@ -336,7 +335,6 @@ def cluster_sweep(target) -> Callable:
     parts = decomposed(tables, counts[pairs.ends], pairs.alike)
     components, share = component_finder(pairs.ends, space.d), -jnp.expm1(-parts.strength)
     a, b = pairs.ends.T
-    own = added_at(a, parts.first, space.d) + added_at(b, parts.second, space.d)
 
     def sweep(key, x):
         key_bonds, key_moves, key_order = jax.random.split(key, 3)
@@ -344,6 +342,8 @@ def cluster_sweep(target) -> Callable:
         # Edwards and Sokal 1988: given x, a bond where the pair has what it prefers
         preferred = (index[a] == index[b]) != parts.flip
         labels, rounds = components(preferred & (uniforms(key_bonds, (len(a),)) < share))
+        # here and not before, so that transitions without clusters need not wait for these sums
+        own = added_at(a, parts.first, space.d) + added_at(b, parts.second, space.d)
         unaries = own + unaries_of(target, x, pairs.sites, tables.shape[1])
         weights = weights_of_moves(index, unaries, counts)
         weights = jnp.append(weights, jnp.asarray(pairs.sites, weights.dtype)[:, None], axis=1)
