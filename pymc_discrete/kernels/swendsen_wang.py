@@ -24,6 +24,7 @@ from pymc_discrete.space.density import difference_from
 # of a site.
 WAITING, OF_ROUND, OF_PAIR, OF_VALUE = 5000.0, 3.2, 20.0, 13.0
 IN_TURN = 7  # computations of a cluster sweep that run one after another, besides its rounds
+FEW_ENTRIES = 2**16  # of the tables of all pairs
 FEW_ROUNDS = 6  # as expected before the first sweep
 OF_TUNING = 2.0  # stands for the share of transitions with a cluster sweep while tuning
 SINGLE = 2.0  # mean size of a site's cluster below which the log calls clusters single sites
@@ -301,12 +302,15 @@ def alternating(target) -> Callable:
     refuse_constrained(target.space)
     refuse_gradients(target)
     refuse_no_bonds(target)
-    visits, of_tuning, sweep_of_clusters = visits_of(target), share_of_tuning(target), cluster_sweep(target)
+    visits, of_tuning = visits_of(target), share_of_tuning(target)
+    # XLA moves what few tables say out of the loop over draws; many are looked at where they are needed
+    few = len(target.interactions.pairs) * target.space.K**2 <= FEW_ENTRIES
+    prepared = cluster_sweep(target) if few else None
     nothing = jax.tree.map(jnp.asarray, NOTHING)
 
     def clusters(key, before, x):
         changed = ((x != before) & target.interactions.in_pairs).sum().astype(float)
-        x, of_clusters = sweep_of_clusters(key, x)
+        x, of_clusters = (prepared or cluster_sweep(target))(key, x)
         return x, ChangeBySweeps(jnp.ones(()), changed, *of_clusters)
 
     def at_times(key, share, before, x):
