@@ -961,6 +961,8 @@ NOT_RUN = {
     ),
     "it tells what is done, in the log or in a plot": (
         "are not kept, which would take",
+        "draws of it say more, which var_names= keeps",
+        "were not kept, since that is large",
         "Computing log_likelihood=",
         "The sum of log_likelihood=",
         "summed out, given the draws of",

@@ -4,7 +4,8 @@ A batch is an array (sites, chains, draws): some elements of a variable, copied 
 lie together. A whole variable is never copied.
 """
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from pymc_discrete.runtime.names import shown
 
 # the attribute of a posterior, a list in JSON, that names the discrete variables which the model draws
 DISCRETE_ATTRIBUTE = "discrete_variables"
+# the attribute that names the variables of which the result has counts in place of draws, see `engine.counts`
+COUNTED_ATTRIBUTE = "counted_variables"
 DRAWS_OF_BATCH = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache
 DENSE = 256  # sites that together have more values than this are counted one at a time
 
@@ -48,7 +51,8 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
                 f"The posterior has no discrete variables, only {shown(list(kinds))}. Use arviz.summary."
             )
     if missing := [name for name in names if name not in kinds]:
-        raise ValueError(f"The posterior has no {shown(missing)}. It has {shown(list(kinds))}.")
+        why = why_missing(data, missing)
+        raise ValueError(f"The posterior has no {shown(missing)}. It has {shown(list(kinds))}.{why}")
     if real := [name for name in names if not kinds[name]]:
         raise ValueError(
             f"{shown(real)} {'is' if len(real) == 1 else 'are'} not of integers "
@@ -205,3 +209,23 @@ def in_halves(y: np.ndarray) -> np.ndarray:
     """(rows, 2 chains, draws / 2), the first and the second half of each chain of y (rows, chains, draws)."""
     half = y.shape[2] // 2
     return np.concatenate([y[..., :half], y[..., -half:]], axis=1)
+
+
+def name_of_totals(name: str) -> str:
+    """The name under which a result has the totals of a variable: how many elements have each value."""
+    return f"{name} counts"
+
+
+def names_not_kept(posterior: Any) -> list[str]:
+    """The variables of which a result has counts in place of draws."""
+    return list(json.loads(posterior.attrs.get(COUNTED_ATTRIBUTE, "[]")))
+
+
+def why_missing(posterior: Any, names: Sequence[str]) -> str:
+    """A sentence for an error about variables that a posterior lacks; empty where there is nothing to say."""
+    if counted := [name for name in names if name in names_not_kept(posterior)]:
+        return (
+            f" Draws of {shown(counted)} were not kept, since that is large: name it in var_names= of "
+            "pmd.sample, beside all else that is to be kept."
+        )
+    return ""

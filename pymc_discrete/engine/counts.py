@@ -4,7 +4,7 @@ A thousand draws of a million labels in four chains are four gigabytes, of which
 label had each value. That is counted while the chains run.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 from xarray import Dataset
 
 from pymc_discrete.collapse.probabilities import dataset
+from pymc_discrete.diagnostics.draws import name_of_totals
 from pymc_discrete.engine.block import TUNE, Block
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.storage import on_host
@@ -43,7 +44,7 @@ class Counted(NamedTuple):
     @property
     def totals(self) -> str:
         """The name of its totals in the result: the numbers of elements that have each value."""
-        return f"{self.name} counts"
+        return name_of_totals(self.name)
 
     @property
     def axis(self) -> str:
@@ -66,8 +67,13 @@ class CountsOfValues:
         self.settings = {TUNE: np.asarray(tune)} if variables else {}
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], points: Points, tune: int) -> "CountsOfValues":
-        """The counts of those variables of some blocks that have very many elements and few values."""
+    def of(
+        cls, blocks: Sequence[Block], points: Points, tune: int, taken: Collection[str] = ()
+    ) -> "CountsOfValues":
+        """The counts of those variables of some blocks that have very many elements and few values.
+
+        Not of one whose totals, or axis of values, would have one of the names that are `taken`.
+        """
         found = []
         for block in blocks:
             space = block.space
@@ -80,7 +86,9 @@ class CountsOfValues:
                 low, high = int(space.lower[here].min()), int(space.upper[here].max())
                 if high - low < MOST_VALUES:
                     each = m.name not in block.with_probabilities
-                    found.append(Counted(m.name, m.shape, low, high - low + 1, each))
+                    variable = Counted(m.name, m.shape, low, high - low + 1, each)
+                    if variable.totals not in taken and variable.axis not in taken:
+                        found.append(variable)
         return cls(found, points, tune)
 
     @property
@@ -97,9 +105,10 @@ class CountsOfValues:
         size = sum(int(np.prod(v.shape)) for v in self.variables) * draws / 2**30
         names, totals = shown(self.names), shown([v.totals for v in self.variables])
         return (
-            f"Draws of {names} are not kept, which would take {size:.1f} GB: the group probabilities has how "
+            f"Draws of {names} are not kept, which would take {size:.2g} GB: the group probabilities has how "
             f"probable each value of each element is, and {totals} how many elements have each value. To "
-            f"keep them, name {names} in var_names=, beside all else that is to be kept."
+            f"keep them, name {names} in var_names=, beside all else that is to be kept: without draws, "
+            f"pm.sample_posterior_predictive draws {names} from the prior."
         )
 
     # ------------------------------------------------------------ in a chain

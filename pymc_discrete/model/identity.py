@@ -162,15 +162,20 @@ def key_of_graph(outputs: Iterable[Variable], known: Mapping[Variable, Hashable]
     return Key(walk.graph(list(outputs), known or {}), tuple(walk.own))
 
 
-def lasting_key(thing: Any) -> str:
+def lasting_key(thing: Any, of_users: bool = True) -> str:
     """The key of a thing that is the same in every process.
+
+    Parameters
+    ----------
+    of_users : whether functions and classes may be in it that a user, or a library of no known version, has
+        written: these may read files, or what others set, of which their digest knows nothing
 
     Raises
     ------
     NotComparable
         If something in it cannot be looked into, or reads what no object holds.
     """
-    walk = Walk(lasting=True)
+    walk = Walk(lasting=True, of_users=of_users)
     digest = walk.of(thing)
     if walk.unseen:
         raise NotComparable(walk.unseen[0])
@@ -185,7 +190,8 @@ def lasting_name(*things: Any) -> str | None:
     if usable_folder() is None:
         return None
     try:
-        return lasting_key([programs_on_disk.environment(), [*map(str, settings_now())], *things])
+        found = [programs_on_disk.environment(), [*map(str, settings_now())], *things]
+        return lasting_key(found, of_users=False)
     except NotComparable:
         return None
 
@@ -196,6 +202,7 @@ class Walk:
     Parameters
     ----------
     lasting : whether the digests must be the same in every process
+    of_users : as in `lasting_key`
 
     Attributes
     ----------
@@ -203,8 +210,8 @@ class Walk:
     unseen : what cannot be looked into, in words
     """
 
-    def __init__(self, lasting: bool = False):
-        self.lasting = lasting
+    def __init__(self, lasting: bool = False, of_users: bool = True):
+        self.lasting, self.of_users = lasting, of_users
         self.own: list[Hashable] = []
         self.unseen: list[str] = []
         self._known: dict[int, bytes] = {}
@@ -257,10 +264,10 @@ class Walk:
             if jax.dtypes.issubdtype(thing.dtype, jax.dtypes.prng_key):
                 return self.all("key", str(thing.dtype), np.asarray(jax.random.key_data(thing)))
             return self.all("jax", np.asarray(thing))
-        if isinstance(thing, type):
-            return self._class(thing)
-        if isinstance(thing, FunctionType):
-            return self._function(thing)
+        if isinstance(thing, type | FunctionType):
+            if not self.of_users and not of_known_version(thing):
+                self.unseen.append(f"{thing.__qualname__}, of which no version is known")
+            return self._class(thing) if isinstance(thing, type) else self._function(thing)
         if isinstance(thing, ModuleType):
             return self._module(thing, [])
         if isinstance(thing, CodeType):
@@ -544,6 +551,12 @@ def is_installed(module: str | None) -> bool:
         return True
     file = getattr(sys.modules.get(top), "__file__", None)
     return file is not None and any(Path(file).resolve().is_relative_to(folder) for folder in INSTALLED)
+
+
+def of_known_version(thing: Any) -> bool:
+    """Whether a class or function is Python's, or of a library whose version the name of a program has."""
+    top = str(thing.__module__).partition(".")[0]
+    return top in EXPECTED or top in programs_on_disk.LIBRARIES or top in sys.stdlib_module_names
 
 
 def is_named(thing: Any) -> bool:

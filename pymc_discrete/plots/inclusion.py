@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 
+from pymc_discrete.diagnostics.draws import names_not_kept, why_missing
 from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.plots.figure import (
     FIGURE_WIDTH,
@@ -68,6 +69,7 @@ def plot_inclusion(request: Request) -> PlotCollection:
             raise ValueError(
                 "The posterior has no variable with the values 0 and 1. Use pmd.plot_probabilities for "
                 "variables with more values."
+                f"{why_missing(tree['posterior'], names_not_kept(tree['posterior']))}"
             )
     elif other := [v for v in drawn if not is_drawn_binary(v)]:
         raise ValueError(

@@ -16,7 +16,7 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_discrete.diagnostics.convergence import check_convergence, import_meanwhile
-from pymc_discrete.diagnostics.draws import DISCRETE_ATTRIBUTE
+from pymc_discrete.diagnostics.draws import COUNTED_ATTRIBUTE, DISCRETE_ATTRIBUTE
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
@@ -221,7 +221,7 @@ def sample(
         check_supports(blocks, point, initvals)
         outputs, counted = recorded(model, var_names), CountsOfValues()
         if var_names is None and not any((idata_kwargs or {}).get(group) for group in OF_DRAWS):
-            counted = CountsOfValues.of(blocks, packing, tune)
+            counted = CountsOfValues.of(blocks, packing, tune, names_of(model))
             outputs = [v for v in outputs if v.name not in counted.names]
         settings = {
             "draws": draws,
@@ -295,6 +295,7 @@ def sample(
         "target_accept": target_accept,
         "steps": "; ".join(b.described() for b in blocks),
         **discrete_recorded(model, outputs),
+        **({COUNTED_ATTRIBUTE: json.dumps(counted.names)} if counted.variables else {}),
     }
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept, stats = store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats")
@@ -320,6 +321,12 @@ def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]
     discrete = {str(v.name) for v in model.discrete_value_vars}
     drawn = [v.name for v in outputs if v.name in discrete]
     return {DISCRETE_ATTRIBUTE: json.dumps(drawn)} if drawn else {}
+
+
+def names_of(model: pm.Model) -> set[str]:
+    """All names that a result of the model may have: of variables, of their dims, of coordinates."""
+    dims = {str(d) for axes in model.named_vars_to_dims.values() for d in axes}
+    return {*map(str, model.named_vars), *dims, *map(str, model.coords)}
 
 
 def in_order_of(names: Sequence[str], draws: Mapping[str, Any]) -> dict[str, Any]:

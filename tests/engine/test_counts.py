@@ -136,6 +136,34 @@ def test_checks_of_the_draws_go_on_without_those_that_are_not_kept(few, caplog):
     run = {**RUN, "draws": 200, "compute_convergence_checks": True}
     found = pmd.sample(model=lattice(), **run)
     assert "x counts" in str(pmd.summary(found))
+    for ask in (
+        lambda: pmd.relabel(found, "x"),
+        lambda: pmd.summary(found, var_names=["x"]),
+        lambda: pmd.plot_probabilities(found, "x"),
+    ):
+        with pytest.raises(ValueError, match=r"name it in var_names= of pmd\.sample"):
+            ask()
+
+
+@pytest.mark.slow
+def test_chains_that_disagree_by_totals_are_named(few, caplog):
+    with pm.Model() as model:
+        s = pm.Bernoulli("s", 0.5, shape=64)
+        pm.Potential("p", 0.06 * (2 * s - 1).sum() ** 2)
+    run = {**RUN, "draws": 150, "chains": 4, "compute_convergence_checks": True}
+    pmd.sample(model=model, **run)
+    assert "'s' disagrees between chains about how many elements have each value" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_variable_whose_totals_would_have_a_name_of_the_model_is_kept(few):
+    for name in ("x counts", "x value"):
+        with pm.Model() as model:
+            pm.Bernoulli("x", 0.3, shape=20)
+            pm.Normal(name, 100, 0.001)
+        kept = pmd.sample(model=model, **RUN)["posterior"]
+        assert set(kept.data_vars) == {"x", name}
+        assert (abs(kept[name] - 100) < 1).all()
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Compiled programs on disk: found by their names, and never another's, a damaged or a foreign one."""
 
 import errno
+import functools
 import os
 import pickle
 import re
@@ -15,6 +16,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.engine.program import Program
+from pymc_discrete.model.identity import of_known_version
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compile_cache import ENDINGS, SETTING, folder
 from pymc_discrete.runtime.jax_settings import REPEATED, jitted
@@ -249,19 +251,6 @@ def stays(key, point, state):
     return point, state
 
 
-STEP = 1.0
-
-
-def moves(key, point, state):
-    return point | {"b": point["b"] + STEP}, state
-
-
-def reading_otherwise(name):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(globals(), "STEP", 2.0)
-        return name(m := a_model(), step=pmd.CustomStep(["b"], moves, model=m))
-
-
 def a_model(
     y=Y, sd=2.0, mean=0.3, effect=None, function=None, other="twice", by=2, upper=4, start=None, p=0.3
 ):
@@ -314,9 +303,6 @@ OTHERS = {
     "of which a term is another": lambda name: name(discrete(pt.sin)),
     "short stretches of a sum": lambda name: name(counted(5.0), collapse=["N"]),
     "long stretches of a sum": lambda name: name(counted(500.0), collapse=["N"]),
-    "function of the user": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], stays, model=m)),
-    "another function": lambda name: name(m := a_model(), step=pmd.CustomStep(["b"], moves, model=m)),
-    "what a function reads": lambda name: reading_otherwise(name),
     "shape of data": lambda name: name(a_model(y=np.stack([Y, Y]))),
     "number in place of several": lambda name: name(a_model(p=np.array([0.3, 0.3, 0.3, 0.4]))),
     "support": lambda name: name(a_model(upper=5)),
@@ -355,17 +341,31 @@ def test_one_change_of_a_model_or_an_option_makes_another_name(name_of):
     assert not same
 
 
-def test_what_reads_an_open_file_has_no_name(name_of, tmp_path):
-    file = (tmp_path / "file").open("w")
+class Logged:
+    """A decorator that is a class."""
 
-    def step(key, point, state):
-        file.name  # noqa: B018
-        return point, state
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
 
+    def __call__(self, *args):
+        return self.__wrapped__(*args)
+
+
+@pytest.mark.parametrize(
+    "step", [stays, Logged(stays), functools.partial(stays)], ids=["", "class", "partial"]
+)
+def test_what_a_user_has_written_has_no_name(name_of, step):
+    """It may read a file or the environment, which no name could tell."""
     model = a_model()
-    custom = pmd.CustomStep(["b"], step=step, model=model)
-    assert name_of(model, step=custom) is None
-    file.close()
+    assert name_of(model, step=pmd.CustomStep(["b"], step=step, model=model)) is None
+
+
+def test_what_is_of_a_library_of_no_known_version_has_no_name(name_of, monkeypatch):
+    assert name_of(a_model()) is not None
+    monkeypatch.setattr(stays, "__module__", "scipy.of_theirs")
+    assert of_known_version(stays)
+    monkeypatch.setattr(stays, "__module__", "their.library")
+    assert not of_known_version(stays)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import xarray
 
+from pymc_discrete.diagnostics.draws import why_missing
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 
@@ -30,6 +31,7 @@ def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
     if name not in posterior.data_vars:
         raise ValueError(
             f"The posterior has no variable {name!r}; it has {shown(map(str, posterior.data_vars))}."
+            f"{why_missing(posterior, [name])}"
         )
     labels = posterior[name].transpose("chain", "draw", ...)
     if labels.dtype.kind not in "iub":
