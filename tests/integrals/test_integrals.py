@@ -154,7 +154,9 @@ READ_ALIKE = (
     "path auxiliary",
     "tree gibbs, all at once",
 )
-ON_TARGETS = [*((name, gated) for name in KERNELS if name not in READ_ALIKE)]
+# These need pairs of sites that interact through tables alone, which sites with an integral are not.
+OF_TABLES = ("swendsen-wang", "swendsen-wang, at times")
+ON_TARGETS = [*((name, gated) for name in KERNELS if name not in (*READ_ALIKE, *OF_TABLES))]
 ON_TARGETS += [("block gibbs", labels), ("path auxiliary", labels)]
 
 
