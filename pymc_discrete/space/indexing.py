@@ -14,7 +14,7 @@ def picked(array: np.ndarray, rows):
 def unique_pairs(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different rows of pairs (n, 2) of numbers that are not negative, sorted, and which of them each is.
 
-    Of a million rows it takes a tenth of the time of `np.unique` with an axis.
+    `np.unique` with an axis is slow for many rows, as it compares their bytes.
     """
     below = int(pairs[:, 1].max(initial=0)) + 1
     found, which = np.unique(pairs[:, 0].astype(np.int64) * below + pairs[:, 1], return_inverse=True)
