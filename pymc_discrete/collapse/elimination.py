@@ -516,7 +516,7 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
         for part in parts:
             column = np.full(len(lengths), -1)
             column[owner[here]] = part[here]
-            # numbers of the classes so far, each below d, beside those of the values of one more column
+            # sequences stay in one class if they were so before and have the same value in this column
             _, values = np.unique(column, return_inverse=True)
             _, found = np.unique(found * (values.max(initial=0) + 1) + values, return_inverse=True)
     # the few sequences that are long are compared whole

@@ -222,7 +222,10 @@ def names_not_kept(posterior: Any) -> list[str]:
 
 
 def why_missing(posterior: Any, names: Sequence[str]) -> str:
-    """A sentence for an error about variables that a posterior lacks; empty where there is nothing to say."""
+    """The end of an error message about variables that a posterior lacks: which of them were counted only.
+
+    It is empty where none was.
+    """
     if counted := [name for name in names if name in names_not_kept(posterior)]:
         return (
             f" Draws of {shown(counted)} were not kept, since that is large: name it in var_names= of "

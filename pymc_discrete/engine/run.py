@@ -160,14 +160,11 @@ class ChainsRun:
     def groups(self, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
         """The groups that the blocks add to the result, see `Block.groups`."""
         pairs = zip(self.program.blocks, self.states.blocks, strict=True)
-        found = [b.groups(s, coords, dims) for b, s in pairs]
+        of_blocks = [b.groups(s, coords, dims) for b, s in pairs]
         groups: dict[str, Dataset] = {}
-        for name, group in [
-            item
-            for each in [*found, self.program.counts.groups(self.states.counts, coords, dims)]
-            for item in each.items()
-        ]:
-            groups[name] = groups[name].merge(group) if name in groups else group
+        for found in [*of_blocks, self.program.counts.groups(self.states.counts, coords, dims)]:
+            # variables that are summed out and those that are counted have the same group
+            groups |= {name: groups[name].merge(g) if name in groups else g for name, g in found.items()}
         return groups
 
     def draw_all(self) -> None:

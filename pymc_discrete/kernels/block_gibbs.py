@@ -511,9 +511,10 @@ def values_of_pair(v: Variable) -> int:
 
 
 def with_one_unit(v: Variable) -> np.ndarray:
-    """(R,) int, the sets of more than two counts of which one is a unit above its least value, and no other.
+    """(R,) int, the sets of more than two counts of which one is 1 above its bound, the others at theirs.
 
-    Of such a set, the indicators of one of several categories, all states can be drawn from at once.
+    They are the indicators of one category of several: a set has as many states as counts, and all of them
+    are looked at in one draw.
     """
     if not isinstance(v.constraint, FixedSums) or not v.finite or v.constraint.sites.shape[1] <= 2:
         return np.zeros(0, int)

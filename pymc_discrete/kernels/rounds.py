@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Most counted operations of all turns of a sweep, about 400 microseconds, unless the fewest turns take more
+# A sweep takes as many turns as have so many counted operations together, which take about 400 microseconds,
+# but never fewer than `Round.fewest`.
 CHEAP_ROUND = 1e6
 COMPUTATION = 1250.0  # counted operations that a computation in a compiled loop takes besides its own
 CHOICE = 30.0  # counted operations by which one of several values is chosen, for each of them
