@@ -24,6 +24,7 @@ LAYERS = (
     "collapse",
     "starts",
     "diagnostics",
+    "tempering",
     "engine",
     "steps",
     "sampling",

@@ -20,6 +20,7 @@ from pymc_discrete.diagnostics.watch import Watch
 from pymc_discrete.engine.assembly import blocks_of, in_order_of_moves
 from pymc_discrete.engine.block import GradientNotFinite
 from pymc_discrete.engine.discrete import DiscreteBlock
+from pymc_discrete.engine.ladder import Ladder, report_of
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.engine.program import ChainState, Program
 from pymc_discrete.engine.run import TUNING_CHUNK, chunk_size, say_first
@@ -34,7 +35,9 @@ from pymc_discrete.runtime.devices import cores, spread_over
 from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.messages import decoded, encoded
 from pymc_discrete.runtime.model_settings import model_settings
+from pymc_discrete.runtime.names import shown
 from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
+from pymc_discrete.tempering.tempered import BETA, check_proper, tempered
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -57,6 +60,7 @@ class Engine:
     tune : number of tuning draws
     of_nuts : options of NUTS
     instead : as in `steps.draws_ahead.Moves`
+    replicas : of each chain, as in `Ladder`; None where nothing is tempered
     """
 
     def __init__(
@@ -68,8 +72,18 @@ class Engine:
         tune: int,
         of_nuts: OfNuts,
         instead: Callable[[pm.Model, list[str]], list[Any]] | None,
+        replicas: int | str | None,
     ):
-        self.model, self.tune = model, tune
+        self.model, self.tune, self.tempered = model, tune, replicas is not None
+        if self.tempered:
+            if fixed:
+                raise ValueError(
+                    f"With temper= one program moves all variables, and another step moves {shown(fixed)}. "
+                    "Leave that step out."
+                )
+            check_proper(model)
+            model = tempered(model)
+            steps, fixed = [s.on(model) for s in steps], [BETA]
         places: dict[int | None, int] = {None: NUTS} | {id(step): n for n, step in enumerate(steps)}
         point = point_of(model)
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
@@ -78,12 +92,21 @@ class Engine:
             # other steps move all continuous variables: there is no density of NUTS to sum them out of
             assert instead is not None
             steps, summed = [*steps, *instead(model, [*summed])], []
-        collapsed = Collapsed.of(model, [*summed]) if summed else None
+        try:
+            collapsed = Collapsed.of(model, [*summed]) if summed else None
+        except NotImplementedError as error:  # where the likelihood has a power the sum may be another one
+            if not self.tempered or instead is None:
+                raise
+            _log.info(f"Sampled all the same: {shown(summed)}. {error}".splitlines()[0])
+            steps, summed, collapsed = [*steps, *instead(model, [*summed])], [], None
         self.blocks, packing = blocks_of(
             model, in_order_of_moves(steps), point, tune, *of_nuts, collapsed, fixed
         )
         devices, _ = spread_over(None, 1)
-        self.program = Program(model, self.blocks, packing, model.value_vars, devices)
+        ladder = None if replicas is None else Ladder(model, packing, replicas, tune)
+        self.program = Program(
+            self.model, self.blocks, packing, self.model.value_vars, devices, ladder=ladder
+        )
         of_blocks = [id(b.step) if hasattr(b, "step") else None for b in self.blocks]
         self.names = [
             (places.get(of, STANDS_IN), [*b.stats]) for of, b in zip(of_blocks, self.blocks, strict=True)
@@ -91,7 +114,11 @@ class Engine:
 
     def fresh(self, point: dict[str, np.ndarray]) -> ChainState:
         """The state (1, ...) of a chain at a point, before it has learned anything, on the host."""
-        return self.program.start([point])
+        return self.program.start([self.whole(point)])
+
+    def whole(self, point: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """A point of the model as one of the model that its program moves."""
+        return {**point, BETA: np.ones(())} if self.tempered else point
 
     def point(self, states: ChainState) -> dict[str, np.ndarray]:
         """The point {variable: value} of a chain in some states (1, ...)."""
@@ -100,7 +127,7 @@ class Engine:
 
     def at(self, states: ChainState, point: dict[str, np.ndarray]) -> ChainState:
         """The states (1, ...) at another point, on the host."""
-        packed, own = self.program.points.packed(point), on_hosts(states)
+        packed, own = self.program.points.packed(self.whole(point)), on_hosts(states)
         return own._replace(
             point={name: np.asarray(packed[name], a.dtype)[None] for name, a in own.point.items()}
         )
@@ -111,7 +138,7 @@ class Engines:
 
     Parameters
     ----------
-    model, steps, summed, of_nuts, instead : as in `Engine`
+    model, steps, summed, of_nuts, instead, replicas : as in `Engine`
     moved : value variables that these steps and NUTS move
 
     Attributes
@@ -127,10 +154,11 @@ class Engines:
         moved: Sequence[str],
         of_nuts: OfNuts,
         instead: Callable[[pm.Model, list[str]], list[Any]] | None = None,
+        replicas: int | str | None = None,
     ):
         self.model, self.steps, self.summed, self.moved = model, list(steps), list(summed), {*moved}
         spread_over(None, 1)  # starts JAX
-        self._of_nuts, self._instead = of_nuts, instead
+        self._of_nuts, self._instead, self._replicas = of_nuts, instead, replicas
         self._made: dict[Any, Engine] = {}
         self._snapshot = Snapshot.of(model)
         self.lock = threading.RLock()
@@ -149,7 +177,14 @@ class Engines:
                 others = [str(v.name) for v in self.model.value_vars if v.name not in self.moved]
                 fixed = [*others, *left]
                 self._made[key] = Engine(
-                    self.model, self.steps, self.summed, fixed, tune, self._of_nuts, self._instead
+                    self.model,
+                    self.steps,
+                    self.summed,
+                    fixed,
+                    tune,
+                    self._of_nuts,
+                    self._instead,
+                    self._replicas,
                 )
             return self._made[key]
 
@@ -246,7 +281,7 @@ class Course:
         engine, model = self._engine, self._engine.model
         apart = [s for s in self._engines.steps if getattr(s, "start", "") == "dispersed"]
         dispersed = {name for s in apart for name in s.own_variables}
-        about = Around(point, engine.jittered if self._order.announced else [])
+        about = Around(engine.whole(point), engine.jittered if self._order.announced else [])
         stay = [{str(v.name) for v in model.discrete_value_vars} - dispersed]
         seed = np.random.SeedSequence(self._order.seed)
         return starts_of_chains(model, engine.blocks, about, stay, seed, with_gradient)[0]
@@ -328,7 +363,7 @@ class Course:
         if (wrong := np.isnan(lp[0]) | np.isposinf(lp[0])).any():
             one = {name: a[0, wrong.argmax()] for name, a in draws.items()}
             raise SamplingError(not_finite(of_model_at(engine.model, one), float(lp[0, wrong.argmax()])))
-        between = self._done < tune and self._done % TUNING_CHUNK == 0
+        between = self._done < tune and self._done % TUNING_CHUNK == 0 and not engine.tempered
         if between and any(block.stuck(adapted).any() for block, adapted in pairs):
             chains.settle(self._done)
             states = chains.states
@@ -428,6 +463,9 @@ class Course:
         states = self._states_after(used)
         pairs = zip(self._engine.blocks, states.blocks, strict=True)
         of_blocks = [b.conclusions(adapted, states.point, self._order.draws) for b, adapted in pairs]
+        if report := report_of(states):
+            _log.info(report.said())
+            of_blocks.append(report.warnings())
         point = self._engine.point(states)
         of_steps = [watch.conclusions(s.target, point) for s, watch in self._watches]
         return [text for texts in [*of_blocks, *of_steps] for text in texts]

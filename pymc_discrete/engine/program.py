@@ -16,6 +16,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.counts import CountsOfValues
+from pymc_discrete.engine.ladder import Ladder
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.kernels.random import key_of, key_of_words
@@ -45,11 +46,14 @@ class ChainState(NamedTuple):
     point : {value variable or vector: array}, see `Points`
     blocks : one state per block
     counts : those of `CountsOfValues`
+    replicas : those of a chain that is tempered; then the point and the states are copies of the replica's
+        that is at the posterior
     """
 
     point: dict[str, Any]
     blocks: tuple[Any, ...]
     counts: dict[str, Any]
+    replicas: Any = ()
 
 
 class Identity(NamedTuple):
@@ -83,6 +87,7 @@ class Program:
     outputs : what to record, such as `recorded` finds
     devices : the chains are spread over them
     counts : what is counted besides
+    ladder : the replicas of each chain of a tempered model; None for any other
 
     Programs with equal blocks, for models with equal keys, share their compiled functions.
     """
@@ -95,8 +100,10 @@ class Program:
         outputs: Sequence[Variable],
         devices: Sequence[jax.Device],
         counts: CountsOfValues | None = None,
+        ladder: Ladder | None = None,
     ):
         self.blocks, self.points, self.counts = tuple(blocks), points, counts or CountsOfValues()
+        self.ladder = ladder
         self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
         self.outputs = outputs
@@ -104,7 +111,12 @@ class Program:
         self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
         # data and constants of the model, and settings of the run: arguments of the program
         self.numbers = in_one(
-            [*(b.numbers | dict(b.settings) for b in self.blocks), self.counts.settings, numbers]
+            [
+                *(b.numbers | dict(b.settings) for b in self.blocks),
+                self.counts.settings,
+                numbers,
+                ladder.numbers if ladder else {},
+            ]
         )
         # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
         # turns a `cond` into a `select`, which computes both branches.
@@ -116,6 +128,7 @@ class Program:
             tuple(devices),
             settings_now(),
             self.counts.key,
+            ladder and ladder.key,
         )
         self._compiled = _kept.get(self.key, lambda: Compiled(self, self.lasting_name()))
 
@@ -128,9 +141,9 @@ class Program:
         """
         if self.together or jax.process_count() > 1:
             return None
-        recorder, blocks, devices, _, counts = self.key
+        recorder, blocks, devices, _, counts, ladder = self.key
         options = [[b.described(), b.options(), b.space, [*b.stats], list(b.numbers)] for b in self.blocks]
-        return lasting_name(recorder, blocks, options, len(devices), self.points.vectors, counts)
+        return lasting_name(recorder, blocks, options, len(devices), self.points.vectors, counts, ladder)
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
         """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
@@ -150,10 +163,11 @@ class Program:
     @collection_paused()
     def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
         """The states (chains, ...) of all chains before the first draw, on the host."""
-        states = [
-            ChainState(self.points.packed(p), tuple(b.start(p) for b in self.blocks), self.counts.start())
-            for p in points
-        ]
+        states = []
+        for p in points:
+            packed, blocks = self.points.packed(p), tuple(b.start(p) for b in self.blocks)
+            replicas = self.ladder.start(packed, blocks, len(points)) if self.ladder else ()
+            states.append(ChainState(packed, blocks, self.counts.start(), replicas))
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
     def placed(self, states: Any, spec: jax.sharding.PartitionSpec = CHAINS) -> Any:
@@ -186,15 +200,34 @@ class Program:
 
     def transition(self, key, t, state: ChainState, numbers) -> tuple[ChainState, dict[str, Any]]:
         """The state of one chain after transition t, a move of every block, and {statistic: value}."""
-        point, blocks, stats = state.point | numbers, [], []
-        for n, (block, adapted) in enumerate(zip(self.blocks, state.blocks, strict=True)):
+        if self.ladder:
+            zeros = self.no_statistics()
+            replicas, stats = self.ladder.transition(self.move, zeros, key, t, state.replicas, numbers)
+            point, blocks = self.ladder.at_posterior(replicas)
+            point = {**state.point, **point}
+        else:
+            replicas = state.replicas
+            point, blocks, stats = self.move(key, t, state.point | numbers, state.blocks)
+        counts = self.counts.after(t, point | numbers, state.counts)
+        return ChainState({name: point[name] for name in state.point}, blocks, counts, replicas), stats
+
+    def move(self, key, t, point: dict[str, Any], states: tuple[Any, ...]):
+        """The packed point with `numbers`, the blocks' states and {statistic: value} after all have moved."""
+        blocks, stats = [], []
+        for n, (block, adapted) in enumerate(zip(self.blocks, states, strict=True)):
             key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
             point, adapted, values = block.draw(key_draw, t, point, adapted)
             blocks.append(adapted)
             stats.append({name: jnp.asarray(values[name], s.type) for name, s in block.stats.items()})
-        counts = self.counts.after(t, point, state.counts)
-        return ChainState({name: point[name] for name in state.point}, tuple(blocks), counts), all_statistics(
-            stats
+        return point, tuple(blocks), all_statistics(stats)
+
+    def no_statistics(self) -> dict[str, Any]:
+        """{statistic: 0}, of a move.
+
+        They are made from the declared types, because to get the shapes from JAX it would trace a move again.
+        """
+        return all_statistics(
+            [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
         )
 
     def recorded(self, point: dict[str, Any]) -> dict[str, Any]:
@@ -237,10 +270,7 @@ class Program:
                 reductions = {name: self.statistics[name].reduction for name in now}
                 return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
 
-            # made from the declared types, because to get the shapes from JAX it would trace the draw again
-            zeros = all_statistics(
-                [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
-            )
+            zeros = self.no_statistics()
             kept = (jax.eval_shape(self.recorded, state.point | numbers), zeros)
             kept = jax.tree.map(lambda a: jnp.zeros((size, *a.shape), a.dtype), kept)
 

@@ -43,6 +43,7 @@ class Recorder:
     points : how a chain packs its values
     dtypes : {variable or vector: type}, for those that are not recorded in the type that the model gives them
     shapes : of the model's value variables
+    of : what it computes, as its numbers are named
 
     Raises
     ------
@@ -52,23 +53,28 @@ class Recorder:
 
     @classmethod
     def of(
-        cls, model: pm.Model, names: Sequence[str], points: Points, dtypes: dict[str, Any]
+        cls,
+        model: pm.Model,
+        names: Sequence[str],
+        points: Points,
+        dtypes: dict[str, Any],
+        of: str = "recorded",
     ) -> tuple["Recorder", dict[str, np.ndarray]]:
         """A recorder, the same one for models of the same structure, and its numbers for this model.
 
-        The numbers belong to the points that it is given.
+        The numbers belong to the points that it is given; `of` tells them from those of another recorder.
         """
 
         def make(structure: Structure) -> "Recorder":
             written = with_numbers(model, structure)
             outputs = {str(v.name): v for v in written.unobserved_value_vars}
-            return cls(written, [outputs[name] for name in names], points, dtypes, shapes_of(model))
+            return cls(written, [outputs[name] for name in names], points, dtypes, shapes_of(model), of)
 
         def use(kept: "Recorder", numbers: dict[str, np.ndarray]) -> Any:
             values = kept.derivation.of(numbers)
             return None if values is None else (kept, values)
 
-        return _kept.get(model, (tuple(names), key_of_object([points.names, dtypes])), make, use)
+        return _kept.get(model, (tuple(names), key_of_object([points.names, dtypes]), of), make, use)
 
     def __init__(
         self,
@@ -77,6 +83,7 @@ class Recorder:
         points: Points,
         dtypes: dict[str, Any],
         shapes: dict[str, tuple[int, ...]],
+        of: str = "recorded",
     ):
         self._points, self._dtypes, self._wanted = points, dtypes, {str(v.name) for v in outputs}
         self._whole = [
@@ -96,7 +103,7 @@ class Recorder:
         graphs = made_in_jax(model, rest, inputs_of_model, [*alone, *parts.values()])
         groups = {name: [parts[m.name] for m in members] for name, members in points.vectors.items()}
         vectors, graphs = in_vectors(graphs, groups)
-        graphs, derived = hoisted(graphs, f"{NUMBER}recorded: ")
+        graphs, derived = hoisted(graphs, f"{NUMBER}{of}: ")
         read = numbers_in(graphs)
         self.derivation = Derivation(read, derived, [])
         inputs = [*alone, *vectors, *read]

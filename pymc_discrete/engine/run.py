@@ -13,6 +13,7 @@ from pymc.exceptions import SamplingError
 from xarray import Dataset
 
 from pymc_discrete.diagnostics.known.leaving import Leaving
+from pymc_discrete.engine.ladder import report_of
 from pymc_discrete.engine.program import ChainState
 from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.storage import Checkpoint, Memory, on_host
@@ -109,7 +110,9 @@ class ChainsRun:
     def _between(self, t: int) -> None:
         """Settle chains that do not move, and pool adapted parameters where due, after tuning draw t."""
         states = self.chains.states.blocks
-        if any(b.stuck(state).any() for b, state in zip(self.program.blocks, states, strict=True)):
+        # replicas free a tempered chain that is stuck
+        pairs = [] if self.program.ladder else [*zip(self.program.blocks, states, strict=True)]
+        if any(b.stuck(state).any() for b, state in pairs):
             self.chains.settle(t)
         if self.program.pooled and (t in self.program.shared_ends or t == self.tune):
             self.chains.pool(t in self.program.shared_ends)
@@ -148,9 +151,9 @@ class ChainsRun:
             return []
         states, transitions = self.chains.states, self.draws * self.thin * self.chains.count
         pairs = zip(self.program.blocks, states.blocks, strict=True)
-        return [
-            text for block, state in pairs for text in block.conclusions(state, states.point, transitions)
-        ]
+        of_blocks = [block.conclusions(state, states.point, transitions) for block, state in pairs]
+        report = report_of(states)
+        return [text for texts in [*of_blocks, report.warnings() if report else []] for text in texts]
 
     def leaving(self) -> dict[str, Leaving]:
         """For each discrete variable, how probable it is that its sites change from where the chains are."""
@@ -165,6 +168,8 @@ class ChainsRun:
         for found in [*of_blocks, self.program.counts.groups(self.states.counts, coords, dims)]:
             # variables that are summed out and those that are counted have the same group
             groups |= {name: groups[name].merge(g) if name in groups else g for name, g in found.items()}
+        if report := report_of(self.states):
+            groups["tempering"] = report.dataset()
         return groups
 
     def draw_all(self) -> None:

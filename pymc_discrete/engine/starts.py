@@ -1,7 +1,7 @@
 """The points where the chains start: dispersed, and with a finite log density."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ def starts(
     chains: int,
     seed: np.random.SeedSequence,
     with_gradient: bool = False,
+    still: Collection[str] = (),
 ) -> list[dict[str, np.ndarray]]:
     """A starting point {variable: value} for each chain.
 
@@ -57,6 +58,7 @@ def starts(
     Parameters
     ----------
     with_gradient : whether the gradient must be finite, too, where that can be had
+    still : continuous variables that are not jittered
 
     Raises
     ------
@@ -66,7 +68,8 @@ def starts(
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
     stay = [fixed | {getattr(k, "name", k) for k in (values or {})} for values in given]
-    return starts_of_chains(model, blocks, Jitter(model, initvals, chains), stay, seed, with_gradient)
+    drawn = Jitter(model, initvals, chains, still)
+    return starts_of_chains(model, blocks, drawn, stay, seed, with_gradient)
 
 
 def starts_of_chains(
@@ -142,16 +145,17 @@ class Jitter:
 
     Parameters
     ----------
-    initvals, chains : as in `starts`
+    initvals, chains, still : as in `starts`
 
     Attributes
     ----------
     jitters : the widths of the jitter that are to be tried, in this order; 0 is none
     """
 
-    def __init__(self, model: pm.Model, initvals: Any, chains: int):
+    def __init__(self, model: pm.Model, initvals: Any, chains: int, still: Collection[str] = ()):
         self._model, self._initvals, self._chains = model, initvals, chains
-        self._jittered = {rv for rv in model.free_RVs if rv.dtype.startswith("float")}
+        moved = [rv for rv in model.free_RVs if rv.name not in still]
+        self._jittered = {rv for rv in moved if rv.dtype.startswith("float")}
         self._values = {str(model.rvs_to_values[rv].name) for rv in self._jittered}
         self.jitters = JITTERS if self._jittered else JITTERS[:1]
         self._full = self._functions(self._jittered)

@@ -17,7 +17,6 @@ from pymc_discrete.engine.program import ChainState, Program, recorded
 from pymc_discrete.evidence.estimate import LogZ, backward_estimate, estimated_shares, forward_estimate
 from pymc_discrete.evidence.population import Population
 from pymc_discrete.evidence.prior import ModelPrior
-from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.without_jax import all_in_jax
@@ -28,6 +27,7 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.progress import Progress, check_bar
 from pymc_discrete.runtime.seeds import new_seed, seed_of
 from pymc_discrete.sampling.division import steps_of
+from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
 
 # Pilot chains go from the prior to the posterior in rungs, inverse temperatures at which they tune the
 # kernels.

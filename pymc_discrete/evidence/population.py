@@ -11,10 +11,10 @@ import numpy as np
 from pymc_discrete.engine.program import ChainState, Identity, Program
 from pymc_discrete.engine.shares import Share
 from pymc_discrete.engine.storage import on_host
-from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD
 from pymc_discrete.runtime.compiling import announced
 from pymc_discrete.runtime.jax_settings import SELDOM, jitted
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept
+from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD
 
 # Temperatures in one call of the compiled function, whose arrays have this length.
 TEMPERATURES_PER_CALL = 128

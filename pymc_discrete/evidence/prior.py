@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.pytensorf import compile as compile_graph
-from pytensor.graph.basic import Variable
 
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.runtime.compiling import QUICKLY_COMPILED
+from pymc_discrete.tempering.prior_draws import transformed_value
 
 
 class ModelPrior:
@@ -84,9 +84,3 @@ class ModelPrior:
     def names(self) -> list[str]:
         """The names of the free variables."""
         return [str(rv.name) for rv in self._rvs]
-
-
-def transformed_value(model: pm.Model, rv: Variable) -> Variable:
-    """The value variable of a random variable, as a function of the random variable."""
-    transform = model.rvs_to_transforms[rv]
-    return rv if transform is None else transform.forward(rv, *rv.owner.inputs)

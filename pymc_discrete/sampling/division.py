@@ -76,6 +76,30 @@ def steps_of(
     return in_order_of_moves(flat), collapsed
 
 
+def steps_on(model: pm.Model, step: Any) -> list[Any]:
+    """The steps that a user gives, for a tempered model.
+
+    Parameters
+    ----------
+    step : as in `steps_of`, of the model that is tempered
+
+    Raises
+    ------
+    ValueError
+        For a step of the user's own, which cannot know of the power of the likelihood.
+    """
+    given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
+    flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
+    for s in flat:
+        refuse_foreign(s)
+        if isinstance(s, CustomStep):
+            raise ValueError(
+                f"{s.named()} leaves the posterior as it is, and with temper= most replicas are at other "
+                "densities, where the likelihood has a power below 1. Leave out temper=, or the step."
+            )
+    return [s.on(model) for s in flat]
+
+
 # ---------------------------------------------------------------- steps that pmd.sample cannot run
 def refuse_options_of_nuts(step: Any) -> None:
     if getattr(step, "of_nuts", OfNuts()) != OfNuts():

@@ -125,6 +125,25 @@ def check_collapse(collapse: Any, dtype: str, model: pm.Model) -> Any:
     return collapse
 
 
+def names_in(collapse: Any) -> Any:
+    """`collapse` with the names of variables in place of the variables."""
+    return [getattr(v, "name", v) for v in collapse] if isinstance(collapse, list | tuple) else collapse
+
+
+def check_tempered(dtype: str, nuts: dict[str, Any]) -> None:
+    """Refuse options that do not go with `temper`."""
+    if dtype != "float64":
+        raise ValueError(
+            'temper= needs dtype="float64": neighbours swap by differences of log likelihoods, which float32 '
+            "rounds."
+        )
+    if nuts["pooled"]:
+        raise ValueError(
+            "nuts={'pooled': True} does not go with temper=: each chain has replicas and a schedule of its "
+            "own. Leave one of them out."
+        )
+
+
 def check_names(model: pm.Model, var_names: Any) -> None:
     """Refuse `var_names` that are no list of variables of the model."""
     if var_names is None:

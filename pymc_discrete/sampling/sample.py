@@ -21,6 +21,7 @@ from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
 from pymc_discrete.engine.counts import CountsOfValues
+from pymc_discrete.engine.ladder import Ladder, report_of
 from pymc_discrete.engine.nuts_options import nuts_options
 from pymc_discrete.engine.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.engine.program import Program, recorded
@@ -37,7 +38,7 @@ from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.progress import Progress
 from pymc_discrete.runtime.seeds import seed_of
 from pymc_discrete.runtime.waiting import watched
-from pymc_discrete.sampling.division import steps_of
+from pymc_discrete.sampling.division import steps_of, steps_on
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.options import (
@@ -45,10 +46,14 @@ from pymc_discrete.sampling.options import (
     check_collapse,
     check_names,
     check_superchains,
+    check_tempered,
+    names_in,
     refuse,
 )
 from pymc_discrete.sampling.results import KNOWN, OF_DRAWS, data_tree, log_likelihood_of
 from pymc_discrete.steps.base import JaxStep
+from pymc_discrete.tempering.options import replicas_of
+from pymc_discrete.tempering.tempered import BETA, check_proper, tempered
 from pymc_discrete.version import __version__
 
 _log = logging.getLogger("pymc.discrete")
@@ -80,6 +85,7 @@ def sample(
     return_inferencedata: bool = True,
     callback: Callable[[dict[str, np.ndarray], int], None] | None = None,
     superchains: int | None = None,
+    temper: bool | dict[str, Any] = False,
     **options: Any,
 ) -> DataTree:
     """Sample a model with all its chains in one compiled JAX program.
@@ -159,6 +165,12 @@ def sample(
         The number of groups of chains of which all start at the same point, for
         `pmd.diagnostics.nested_rhat`: many chains, too short for R-hat of each. Superchain n has the chains
         n * chains / superchains and so on. A list of `initvals` has one entry for each superchain.
+    temper : bool or dict
+        True for chains that do not stay in one mode: each has replicas at inverse temperatures from 0, the
+        prior, to 1, the posterior, which exchange them (non-reversible parallel tempering, Syed et al. 2022).
+        {"replicas": n} says how many; by default they are chosen while tuning, 64 at most. The draws are
+        those at 1. The group ``tempering`` of the result has the schedule, the rejection rates, round trips
+        and the log evidence, which comes with it.
     **options
         None are accepted: for an argument that only `pm.sample` has, the error says what to do instead.
 
@@ -184,7 +196,8 @@ def sample(
 
     References
     ----------
-    Hoffman and Gelman 2014, The No-U-Turn Sampler; the steps name their own.
+    Hoffman and Gelman 2014, The No-U-Turn Sampler; Syed, Bouchard-Cote, Deligiannidis and Doucet 2022,
+    Non-reversible parallel tempering; the steps name their own.
 
     Examples
     --------
@@ -199,6 +212,9 @@ def sample(
         counts, target_accept, chunk, dtype, return_inferencedata, callback, checkpoint, model, progressbar
     )
     nuts = nuts_options(nuts)
+    replicas = replicas_of(temper)
+    if replicas is not None:
+        check_tempered(dtype, nuts)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
     check_precision(dtype)
     model = model_of(model)
@@ -213,11 +229,18 @@ def sample(
         precision(dtype),
         all_in_jax(),
     ):
-        point = point_of(model)
-        steps, collapsed = steps_of(model, step, point, collapse)
+        if replicas is not None:
+            check_proper(model)
+        # the model that moves, and its variables that nothing moves
+        moved, still = (model, ()) if replicas is None else (tempered(model), (BETA,))
+        point = point_of(moved)
+        if replicas is not None:
+            step, collapse = steps_on(moved, step), names_in(collapse)
+        steps, collapsed = steps_of(moved, step, point, collapse, still)
         summed = collapsed.density.names if collapsed else ()
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)
-        blocks, packing = blocks_of(model, steps, point, tune, target_accept, nuts, collapsed)
+        blocks, packing = blocks_of(moved, steps, point, tune, target_accept, nuts, collapsed, still)
+        ladder = None if replicas is None else Ladder(moved, packing, replicas, tune)
         check_supports(blocks, point, initvals)
         outputs, counted = recorded(model, var_names), CountsOfValues()
         if var_names is None and not any((idata_kwargs or {}).get(group) for group in OF_DRAWS):
@@ -239,13 +262,15 @@ def sample(
         }
         if counted.variables:
             settings["counted"] = counted.names
+        if replicas is not None:
+            settings["replicas"] = replicas
         store = store_of(checkpoint, settings, model, var_names, initvals, blocks)
         finished = store.done(POSTERIOR) == draws
         seed = store.seed(seed_of(random_seed))
         used, threads = spread_over(devices, chains)
         shown = bool(progressbar) and jax.process_index() == 0
         with Progress(tune + draws, chains, shown) as bar:
-            program = Program(model, blocks, packing, outputs, used, counted)
+            program = Program(model, blocks, packing, outputs, used, counted, ladder)
             if not program.begun("run"):
                 # The program is compiled in a background thread from now on, while the starts are checked
                 # below. To close these chains does not stop it.
@@ -259,7 +284,9 @@ def sample(
                     _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
                 else:
                     of_starts = np.random.SeedSequence(seed)
-                    points = starts(model, blocks, packing, initvals, points_wanted, of_starts, with_gradient)
+                    points = starts(
+                        moved, blocks, packing, initvals, points_wanted, of_starts, with_gradient, still
+                    )
                     points = [point for point in points for _ in range(chains // points_wanted)]
                     if dtype == "float32":
                         check_starts_in_32_bits(model, points)
@@ -278,6 +305,8 @@ def sample(
         conclusions = run.conclusions() if compute_convergence_checks else []
     if counted.variables:
         _log.info(counted.said(draws * chains))
+    if report := report_of(run.states):
+        _log.info(report.said())
     seconds, done = time.perf_counter() - begun, store.done(POSTERIOR)
     _log.info(
         f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "

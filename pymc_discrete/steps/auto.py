@@ -21,10 +21,12 @@ from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.steps.collapsed_nuts import CollapsedNUTS
 from pymc_discrete.steps.discrete import DiscreteStep
+from pymc_discrete.steps.draws_ahead import DrawsAhead
 from pymc_discrete.steps.for_nuts import for_nuts, moved_in_jax
 from pymc_discrete.steps.nuts_in_jax import NutsInJax
 from pymc_discrete.steps.suited import steps_for
 from pymc_discrete.steps.whole_model import WholeModel
+from pymc_discrete.tempering.options import replicas_of
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -59,6 +61,10 @@ class AutoStep(DiscreteStep):
     differences, transitions, support, window, start, integrate, target_accept, nuts
         As in `GibbsWithGradients`. Where one of these is given, discrete variables are sampled as it says and
         nothing else is chosen; `support` does so for the variables that it names.
+    temper : bool or dict
+        As in `pmd.sample`: replicas at inverse temperatures between the prior and the posterior, for chains
+        that do not stay in one mode. The step then moves the whole model, and no other step may stand beside
+        it. The log says what the group ``tempering`` of `pmd.sample` holds.
     model, blocked, rng, initial_point, compile_kwargs
         As in `GibbsWithGradients`.
 
@@ -91,21 +97,44 @@ class AutoStep(DiscreteStep):
             if name not in names and (why := reason_refused(model, name, constrained=True, equations=True)):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         of_nuts = OfNuts.of_step(options.pop("target_accept", 0.8), options.pop("nuts", None))
+        replicas = replicas_of(options.pop("temper", False))
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         described = DescribedModel(model, options.get("initial_point"))
         first = None if vars is not None or asked else not_sampled(described, names, options, of_nuts)
         left = names if first is None else [name for name in names if name not in first.own_variables]
         if first is not None and not left:
-            return first
+            return first if replicas is None else with_replicas(first, replicas)
         others = steps_for(described, left, **options)
         if vars is not None or not options.get("blocked", True):
-            return others
+            return others if replicas is None else with_replicas(others, replicas)
         steps = getattr(others, "methods", [others])
-        return of_whole_model([*steps, *([] if first is None else [first])], of_nuts)
+        made = of_whole_model([*steps, *([] if first is None else [first])], of_nuts)
+        return made if replicas is None else with_replicas(made, replicas)
+
+    @classmethod
+    def option_names(cls) -> list[str]:
+        return [*super().option_names(), "temper"]
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
         return Competence.IDEAL if can_take(var) else Competence.INCOMPATIBLE
+
+
+def with_replicas(step: Any, replicas: int | str) -> Any:
+    """The step, which makes its draws with replicas from now on.
+
+    Raises
+    ------
+    ValueError
+        If it does not move the whole model in one program.
+    """
+    if not (isinstance(step, DrawsAhead) and step.draws_ahead):
+        raise ValueError(
+            "temper= needs the whole model in one JAX program, which this step is not: name no vars, leave "
+            "out blocked=False, and look above for a variable that PyMC's own step moves."
+        )
+    step.temper(replicas)
+    return step
 
 
 def of_whole_model(steps: list[Any], of_nuts: OfNuts) -> BlockedStep | CompoundStep:

@@ -171,6 +171,10 @@ class JaxStep(DrawsAhead, BlockedStep):
         given = {name.removeprefix("asked_"): self.__dict__[name] for name in frozen if name in self.__dict__}
         return {**self._target_options, **given}
 
+    def on(self, model: pm.Model) -> "JaxStep":
+        """The same step for another model that has the same variables."""
+        return type(self)(self._names, model=model, **self.options())
+
     def described(self) -> str:
         """The step, its variables and its options, in one line."""
         options = [f"{name}={value!r}" for name, value in self.options().items()]

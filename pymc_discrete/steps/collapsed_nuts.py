@@ -198,6 +198,9 @@ class CollapsedNUTS(NutsInJax):
         return self._function.at(rest)
 
     # ------------------------------------------------------------ a chain
+    def on(self, model: pm.Model) -> "CollapsedNUTS":
+        return type(self)(self.own_variables, model=model, **self.options)
+
     def moves(self) -> WhatMoves:
         return super().moves()._replace(instead=sampled_instead)
 

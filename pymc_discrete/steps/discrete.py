@@ -238,6 +238,11 @@ class DiscreteStep(JaxStep):
         of_step = {"transitions": self.asked_transitions, "start": self.start}
         return {**self._target_options, **of_step, **self.method.options()}
 
+    def on(self, model: pm.Model) -> "DiscreteStep":
+        of_step: dict[str, Any] = {"transitions": self.asked_transitions, "start": self.start}
+        of_method = {f.name: getattr(self.method, f.name) for f in fields(self.method) if f.init}
+        return type(self)(self._names, model=model, **self._target_options, **of_step, **of_method)
+
     @classmethod
     def also_moved(cls, model: pm.Model, names: list[str], options: dict[str, Any]) -> tuple[str, ...]:
         return coefficients_of(model, options.get("integrate"), names)

@@ -46,12 +46,14 @@ class DrawsAhead(HasChain):
     Attributes
     ----------
     draws_ahead : whether it does
+    replicas : of each chain, as in `engine.ladder.Ladder`; None where nothing is tempered
     settings : the step and its options, in one line
     """
 
     model: pm.Model
     settings: str
     draws_ahead = False
+    replicas: int | str | None = None
 
     @abstractmethod
     def moves(self) -> WhatMoves:
@@ -66,6 +68,10 @@ class DrawsAhead(HasChain):
         """Make draws ahead from now on."""
         self.draws_ahead, self._served = True, Served(self._source_for_others)
         self.__dict__["_state_class"] = AheadState
+
+    def temper(self, replicas: int | str) -> None:
+        """Make the draws with replicas at inverse temperatures, see `Ladder`."""
+        self.replicas, self.settings = replicas, f"{self.settings}; replicas={replicas}"
 
     def declare(self, *statistics: dict[str, Any]) -> None:
         """Have these dictionaries {statistic: (type, shape)}, of which the last has the log density."""
@@ -87,7 +93,9 @@ class DrawsAhead(HasChain):
         moves = self.moves()
         own = [name for s in moves.steps for name in s.own_variables]
         moved = [*moves.summed, *own, *moves.by_nuts]
-        made = programs().Engines(self.model, moves.steps, moves.summed, moved, moves.of_nuts, moves.instead)
+        made = programs().Engines(
+            self.model, moves.steps, moves.summed, moved, moves.of_nuts, moves.instead, self.replicas
+        )
         # Before the first chunk, which takes long to make: if that is interrupted, the next call may fork.
         # JAX must run when this is said, and it does once somebody has asked for its devices.
         no_warning_of_forks()

@@ -147,6 +147,9 @@ class IntegratedNUTS(NutsInJax):
         if not self.draws_ahead:
             self.sites.stop_tuning()
 
+    def on(self, model: pm.Model) -> Any:
+        return type(self)(self.own_variables, model=model, integrate=self.integrated, **self.options)
+
     def _discrete_part(self) -> tuple[list[Any], list[str]]:
         return [self.sites], []
 

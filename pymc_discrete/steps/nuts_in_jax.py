@@ -88,6 +88,10 @@ class NutsInJax(DrawsAhead, BlockedStep):
         """Names of the value variables that NUTS moves."""
         return self._continuous
 
+    @abstractmethod
+    def on(self, model: pm.Model) -> Any:
+        """The same step for another model that has the same variables."""
+
     def moves(self) -> WhatMoves:
         steps, summed = self._discrete_part()
         slots = [0] * (1 + len(steps))

@@ -14,7 +14,7 @@ from scipy.special import gammaln, logsumexp
 import pymc_discrete as pmd
 from pymc_discrete.evidence.log_evidence import PILOT_TUNE, points_of
 from pymc_discrete.evidence.population import Population
-from pymc_discrete.evidence.tempered import BETA, LIKELIHOOD, tempered
+from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
 from tests.tools.processes import ROOT
 
 pytestmark = pytest.mark.shares_programs

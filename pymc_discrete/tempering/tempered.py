@@ -4,7 +4,9 @@ from collections import Counter
 
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.distribution import PartialObservedRV
+from pymc.distributions.multivariate import ICARRV
 from pymc.logprob.basic import conditional_logp
 from pymc.model.fgraph import (
     fgraph_from_model,
@@ -23,6 +25,7 @@ from pymc_discrete.runtime.names import shown
 
 BETA = "~inverse temperature"  # a free variable of the tempered model, which no step moves
 LIKELIHOOD = "~log likelihood"  # a Deterministic of it
+IMPROPER = (FlatRV, HalfFlatRV, ICARRV)
 
 
 def tempered(model: pm.Model) -> pm.Model:
@@ -80,6 +83,22 @@ def tempered(model: pm.Model) -> pm.Model:
     result = model_from_fgraph(graph, mutate_fgraph=True)
     result.set_initval(result[BETA], 1.0)
     return result
+
+
+def check_proper(model: pm.Model) -> None:
+    """Refuse a prior that is none, between which and the posterior there is no path.
+
+    Raises
+    ------
+    ValueError
+        For the variables whose prior is improper.
+    """
+    improper = [str(rv.name) for rv in model.free_RVs if isinstance(rv.owner.op, IMPROPER)]
+    if improper:
+        raise ValueError(
+            f"temper= moves between the prior and the posterior, and the prior of {shown(improper)} is "
+            "improper. Give it a proper one: in place of pm.Flat, say, pm.Normal(0, 10)."
+        )
 
 
 def observed_log_densities(model: pm.Model, values: dict[Variable, Variable]) -> list[Variable]:

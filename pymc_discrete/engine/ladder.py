@@ -1,0 +1,224 @@
+"""A chain with replicas: each moves at an inverse temperature of its own, and neighbours swap theirs."""
+
+import logging
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+from jax import Array
+
+from pymc_discrete.engine.block import TUNE
+from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.recorder import Recorder
+from pymc_discrete.engine.storage import on_host
+from pymc_discrete.tempering.prior_draws import CannotDraw, PriorDraws
+from pymc_discrete.tempering.report import Report
+from pymc_discrete.tempering.schedule import FIRST, ends_round, first_schedule, rungs_for, schedule
+from pymc_discrete.tempering.swaps import Traffic, acceptance, arrived, observed, swapped, uniforms
+from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD
+
+_log = logging.getLogger("pymc.discrete")
+
+MOST = 64  # the largest number of replicas that is chosen
+LARGEST = 2**30  # bytes that the replicas of all chains may take where their number is chosen
+# numbers that the key of a chain is folded with for the random numbers of its ladder; rungs have those below
+KEY_OF_SWAPS, KEY_OF_PRIOR = 2**31, 2**31 + 1
+
+
+class Replicas(NamedTuple):
+    """The replicas of a chain. A rung is an inverse temperature; one replica stands at each.
+
+    Attributes
+    ----------
+    point : {variable or vector: (R, ...)}, of each replica
+    likelihoods : (R,) float, nats, the log likelihood of each replica
+    blocks : (R, ...), the adaptation states of the blocks at each rung
+    betas : (R,) float, inverse temperatures of the rungs, from 0 to 1
+    replica_at : (R,) int, which replica stands at each rung
+    rungs : () int, how many rungs are in use
+    traffic : Traffic
+    """
+
+    point: dict[str, Any]
+    likelihoods: Any
+    blocks: tuple[Any, ...]
+    betas: Any
+    replica_at: Any
+    rungs: Any
+    traffic: Traffic
+
+
+def report_of(states: Any) -> Report | None:
+    """What the replicas of chains in these states (chains, ...) have shown, where they are tempered."""
+    replicas = states.replicas
+    if not isinstance(replicas, Replicas):
+        return None
+    return Report.of(*jax.tree.map(on_host, (replicas.betas, replicas.rungs, replicas.traffic)))
+
+
+class Ladder:
+    """The replicas of the chains of a tempered model.
+
+    Parameters
+    ----------
+    model : pm.Model, tempered
+    points : how a chain packs its values
+    replicas : int, or "auto" for a number that is chosen while tuning
+    tune : the number of tuning draws
+
+    Attributes
+    ----------
+    numbers : {name: array}, data and constants of the model that it reads
+    prior : exact draws of the prior; None where it has a distribution without a version for JAX
+    """
+
+    def __init__(self, model: pm.Model, points: Points, replicas: int | str, tune: int):
+        self.replicas = replicas
+        self.likelihood, of_likelihood = Recorder.of(model, [LIKELIHOOD], points, {}, of="likelihood")
+        self.prior: PriorDraws | None = None
+        self.points, self.numbers = points, {TUNE: np.asarray(tune), **of_likelihood}
+        names = [str(v.name) for v in model.value_vars if v.name != BETA]
+        try:
+            self.prior, of_prior = PriorDraws.of(model, names)
+            self.numbers = self.numbers | of_prior
+        except CannotDraw as error:
+            _log.info(f"Tempering: the replica at the prior moves by the steps, since {error}.")
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for ladders that compute the same."""
+        return (self.likelihood, self.prior, self.replicas == "auto")
+
+    def start(self, point: Mapping[str, Any], blocks: tuple[Any, ...], chains: int) -> Replicas:
+        """The replicas of a chain before the first iteration, all at one packed point, on the host."""
+        size, rungs = self._size(point, blocks, chains)
+        several = lambda a: np.broadcast_to(np.asarray(a), (size, *np.shape(a))).copy()
+        return Replicas(
+            {name: several(a) for name, a in point.items() if name != BETA},
+            np.full(size, -np.inf),
+            jax.tree.map(several, blocks),
+            np.asarray(first_schedule(rungs, size)),
+            np.arange(size),
+            np.asarray(rungs),
+            jax.tree.map(np.asarray, Traffic.fresh(size)),
+        )
+
+    def _size(self, point: Mapping[str, Any], blocks: Any, chains: int) -> tuple[int, int]:
+        """The length of the arrays of replicas, and the number of replicas before the first round."""
+        if self.replicas != "auto":
+            return int(self.replicas), int(self.replicas)
+        bytes_of_one = sum(np.asarray(a).nbytes for a in jax.tree.leaves((dict(point), blocks)))
+        most = int(np.clip(LARGEST // max(bytes_of_one * chains, 1), FIRST, MOST))
+        return most, FIRST
+
+    # ------------------------------------------------------------ in a program
+    def transition(
+        self, move: Callable, stats: Any, key: Array, t: Any, replicas: Replicas, numbers: dict[str, Any]
+    ) -> tuple[Replicas, Any]:
+        """The replicas after iteration t, and the statistics of the one at the last rung.
+
+        Neighbours swap first, then every replica moves.
+
+        Parameters
+        ----------
+        move : (key, t, point, blocks) -> (point, blocks, stats), a move of all blocks
+        stats : the statistics of a move, as zeros
+        numbers : {name: array}, of the program
+        """
+        size, tune = len(replicas.betas), numbers[TUNE]
+        replicas = jax.lax.cond(ends_round(t, tune), self._rearranged, lambda r: r, replicas)
+        traffic = jax.tree.map(
+            lambda now, fresh: jnp.where(t == tune, fresh, now), replicas.traffic, Traffic.fresh(size)
+        )
+        by_rung = replicas.likelihoods[replicas.replica_at]
+        accept = acceptance(replicas.betas, by_rung, replicas.rungs)
+        traffic = observed(traffic, replicas.betas, by_rung, accept)
+        drawn = uniforms(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
+        replica_at = swapped(drawn, t, replicas.replica_at, accept)
+        traffic = arrived(traffic, replica_at, replicas.rungs)
+
+        def moved(k: Any, point: dict[str, Any], blocks: Any) -> Any:
+            """The replica at rung k after its move."""
+            there = point | {BETA: replicas.betas[k]} | numbers
+
+            def by_blocks() -> Any:
+                after, adapted, found = move(jax.random.fold_in(key, k), t, there, blocks)
+                return {name: after[name] for name in point}, adapted, found
+
+            prior = self.prior
+            if prior is None:
+                return by_blocks()
+
+            def by_prior() -> Any:
+                key_now = jax.random.fold_in(jax.random.fold_in(key, KEY_OF_PRIOR), t)
+                return self._packed(prior(key_now, there), point), blocks, stats
+
+            return jax.lax.cond(k == 0, by_prior, by_blocks)
+
+        def step(k: Any, carried: Any) -> Any:
+            points, likelihoods, adapted, _ = carried
+            one = replica_at[k]
+            point = {name: a[one] for name, a in points.items()}
+            point, own, found = moved(k, point, jax.tree.map(lambda a: a[k], adapted))
+            value = self._likelihood_at(point | {BETA: replicas.betas[k]} | numbers)
+            return (
+                {name: a.at[one].set(point[name]) for name, a in points.items()},
+                likelihoods.at[one].set(value),
+                jax.tree.map(lambda a, new: a.at[k].set(new), adapted, own),
+                found,
+            )
+
+        begin = (replicas.point, replicas.likelihoods, replicas.blocks, stats)
+        point, likelihoods, blocks, found = jax.lax.fori_loop(0, replicas.rungs, step, begin)
+        after = replicas._replace(
+            point=point, likelihoods=likelihoods, blocks=blocks, replica_at=replica_at, traffic=traffic
+        )
+        return after, found
+
+    def at_posterior(self, replicas: Replicas) -> tuple[dict[str, Any], tuple[Any, ...]]:
+        """The packed point of the replica at the last rung, and the adaptation states there."""
+        one = replicas.replica_at[replicas.rungs - 1]
+        point = {name: a[one] for name, a in replicas.point.items()}
+        return point, jax.tree.map(lambda a: a[replicas.rungs - 1], replicas.blocks)
+
+    def _likelihood_at(self, point: dict[str, Any]) -> Array:
+        """() float, nats; -inf where it is not defined."""
+        value = jnp.asarray(self.likelihood(point)[LIKELIHOOD], float).reshape(())
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+    def _packed(self, values: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
+        """Values {variable: array} packed as those of another point are."""
+        packed = {}
+        for name, old in like.items():
+            members = self.points.vectors.get(name)
+            parts = [jnp.ravel(values[m.name]) for m in members] if members else [values[name]]
+            packed[name] = jnp.concatenate(parts) if members else parts[0]
+            packed[name] = packed[name].reshape(old.shape).astype(old.dtype)
+        return packed
+
+    def _rearranged(self, replicas: Replicas) -> Replicas:
+        """The replicas with the schedule, and the number of rungs, that the last round suggests."""
+        size, seen = len(replicas.betas), replicas.traffic
+        rejections = seen.rejections / jnp.maximum(seen.iterations, 1)
+        rejections = jnp.where(jnp.arange(size - 1) < replicas.rungs - 1, rejections, 0.0)
+        rungs = rungs_for(rejections.sum(), size) if self.replicas == "auto" else replicas.rungs
+        betas = schedule(replicas.betas, rejections, replicas.rungs, rungs)
+        # a new rung begins with what the nearest old one has learned, and with a copy of its replica
+        logs = jnp.log(jnp.maximum(replicas.betas, jnp.finfo(float).tiny))
+        gaps = jnp.abs(jnp.log(jnp.maximum(betas, jnp.finfo(float).tiny))[:, None] - logs)
+        old = jnp.arange(size)
+        gaps = jnp.where((old > 0) & (old < replicas.rungs), gaps, jnp.inf)  # at the prior nothing is learned
+        nearest = jnp.argmin(gaps, axis=1).at[0].set(0).at[rungs - 1].set(replicas.rungs - 1)
+        of_replicas = replicas.replica_at[nearest]
+        return Replicas(
+            {name: a[of_replicas] for name, a in replicas.point.items()},
+            replicas.likelihoods[of_replicas],
+            jax.tree.map(lambda a: a[nearest], replicas.blocks),
+            betas,
+            jnp.arange(size),
+            rungs,
+            Traffic.fresh(size),
+        )

@@ -1,0 +1,1 @@
+"""What tempering is made of: a model with its likelihood raised to a power, swaps, schedules."""

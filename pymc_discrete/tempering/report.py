@@ -1,0 +1,115 @@
+"""What the replicas of a run show: the group `tempering` of a result, and a line for the log."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from xarray import Dataset
+
+FEW = 10  # round trips of a chain, below which a warning is given
+
+
+class Report(NamedTuple):
+    """What the swaps of each chain have shown after tuning.
+
+    Attributes
+    ----------
+    betas : (chains, R) float, inverse temperatures; nan beyond the last rung
+    rejections : (chains, R - 1) float, how often neighbours were rejected; nan beyond the last rung
+    round_trips : (chains,) int
+    iterations : int, of each chain
+    log_evidence : (chains,) float, nats
+    """
+
+    betas: np.ndarray
+    rejections: np.ndarray
+    round_trips: np.ndarray
+    iterations: int
+    log_evidence: np.ndarray
+
+    @classmethod
+    def of(cls, betas: Any, rungs: Any, traffic: Any) -> "Report":
+        """The report of chains, given arrays (chains, ...) of `Replicas`, on the host."""
+        used = np.arange(betas.shape[1]) < np.asarray(rungs)[:, None]
+        pairs = used[:, 1:]
+        iterations = int(np.max(traffic.iterations))
+        with np.errstate(invalid="ignore"):
+            # geometric bridges: log E[exp(d L / 2)] at the lower rung - log E[exp(-d L / 2)] at the upper one
+            ratios = np.where(pairs, traffic.up - traffic.down, 0.0)
+        return cls(
+            np.where(used, betas, np.nan),
+            np.where(pairs, traffic.rejections / max(iterations, 1), np.nan),
+            np.asarray(traffic.round_trips),
+            iterations,
+            ratios.sum(axis=1),
+        )
+
+    @property
+    def barrier(self) -> np.ndarray:
+        """(chains,) float, the communication barrier Lambda, the sum of the rejection rates."""
+        return np.nansum(self.rejections, axis=1)
+
+    @property
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """(chains,) float, round trips an iteration that this schedule, and any schedule, could make at most.
+
+        References
+        ----------
+        Syed et al. 2022: 1 / (2 + 2 sum r / (1 - r)) of these rejection rates r, 1 / (2 + 2 Lambda) of any.
+        """
+        with np.errstate(divide="ignore"):
+            odds = np.nansum(self.rejections / (1 - self.rejections), axis=1)
+        return 1 / (2 + 2 * odds), 1 / (2 + 2 * self.barrier)
+
+    @property
+    def evidence(self) -> tuple[float, float]:
+        """The mean of the chains' log evidence, and its standard error, nan of a single chain."""
+        n = len(self.log_evidence)
+        error = self.log_evidence.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+        return float(self.log_evidence.mean()), float(error)
+
+    def dataset(self) -> Dataset:
+        """The group `tempering`."""
+        last = int(np.isfinite(self.betas).sum(axis=1).max())
+        of_schedule, of_any = self.limits
+        evidence, error = self.evidence
+        chain, rung = ("chain",), ("chain", "rung")
+        padded = np.pad(self.rejections, ((0, 0), (0, 1)), constant_values=np.nan)
+        return Dataset(
+            {
+                "inverse_temperature": (rung, self.betas[:, :last]),
+                "rejection_rate": (rung, padded[:, :last]),
+                "barrier": (chain, self.barrier),
+                "round_trips": (chain, self.round_trips),
+                "round_trips_per_iteration": (chain, self.round_trips / max(self.iterations, 1)),
+                "limit_of_schedule": (chain, of_schedule),
+                "limit_of_any_schedule": (chain, of_any),
+                "log_evidence": (chain, self.log_evidence),
+            },
+            coords={"chain": np.arange(len(self.betas)), "rung": np.arange(last)},
+            attrs={"iterations": self.iterations, "log_evidence": evidence, "log_evidence_error": error},
+        )
+
+    def said(self) -> str:
+        """A line for the log."""
+        replicas = np.isfinite(self.betas).sum(axis=1)
+        several = f"{replicas.min()}" + (f" to {replicas.max()}" if replicas.max() > replicas.min() else "")
+        evidence, error = self.evidence
+        expected = int((self.limits[1] * self.iterations).sum())
+        more = f" +- {error:.2g}" if np.isfinite(error) else ""
+        return (
+            f"Tempering: {several} replicas a chain, communication barrier {self.barrier.mean():.3g}; "
+            f"{int(self.round_trips.sum())} round trips between prior and posterior, of at most about "
+            f"{expected}; log evidence {evidence:.6g}{more}."
+        )
+
+    def warnings(self) -> list[str]:
+        """A warning where replicas seldom came from the prior to the posterior and back."""
+        few = self.round_trips < FEW
+        if not few.any() or not self.iterations:
+            return []
+        return [
+            f"Tempering: {int(self.round_trips.min())} round trips of a replica between prior and posterior "
+            f"in one of the chains, where {FEW} are few: modes may have other weights than these draws say. "
+            "Draw more, let more replicas stand between them, as temper={'replicas': "
+            f"{2 * int(np.isfinite(self.betas).sum(axis=1).max())}}}, or write a prior that is less wide."
+        ]

@@ -1,0 +1,68 @@
+"""The inverse temperatures of replicas: where to put them, and how many."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+ROUNDS = 6  # in tuning, each twice as long as the one before, the last one ending at half of the tuning draws
+# the inverse temperatures before the first round are (k / (n - 1)) ** CROWDING: near the prior the log
+# likelihood varies most
+CROWDING = 4
+FIRST = 8  # replicas before the first round, where their number is chosen
+FEWEST = 3
+
+
+def first_schedule(rungs: int, replicas: int) -> Array:
+    """(R,) float, inverse temperatures of some rungs, from 0 to 1; 1 beyond them."""
+    return jnp.minimum(jnp.arange(replicas) / (rungs - 1), 1.0) ** CROWDING
+
+
+def ends_round(t: Any, tune: Any) -> Any:
+    """Whether a round ends before iteration t, given the number of tuning draws."""
+    k = jnp.arange(1, ROUNDS + 1)
+    return ((t > 0) & (t == tune * (2**k - 1) // (2 * (2**ROUNDS - 1)))).any()
+
+
+def barrier(rejections: Array) -> Array:
+    """(R,) float, the communication barrier between the prior and each rung.
+
+    Parameters
+    ----------
+    rejections : (R - 1,) float, mean probabilities that neighbours do not swap; 0 beyond the last rung
+
+    References
+    ----------
+    Syed et al. 2022, the communication barrier, estimated by sums of rejection rates.
+    """
+    return jnp.append(jnp.zeros(1), jnp.cumsum(rejections))
+
+
+def schedule(betas: Array, rejections: Array, rungs: Any, wanted: Any) -> Array:
+    """(R,) float, inverse temperatures whose neighbours are equally often rejected; 1 beyond the last.
+
+    Parameters
+    ----------
+    betas, rejections : of `rungs` rungs, as in `barrier`
+    wanted : () int, the number of rungs that there will be
+
+    References
+    ----------
+    Syed et al. 2022, the schedule with equal rejection rates, with the barrier interpolated linearly.
+    """
+    k = jnp.arange(len(betas))
+    # rejections that were not seen are rare, not impossible
+    seen = jnp.where(jnp.arange(len(rejections)) < rungs - 1, jnp.maximum(rejections, 1e-6), 0.0)
+    lengths = barrier(seen)
+    found = jnp.interp(lengths[-1] * k / (wanted - 1), lengths, betas)
+    return jnp.where(k == 0, 0.0, jnp.where(k >= wanted - 1, 1.0, found))
+
+
+def rungs_for(length: Any, most: int) -> Any:
+    """() int, how many rungs a barrier of this length takes.
+
+    References
+    ----------
+    Syed et al. 2022: with about 2 Lambda + 1 of them round trips take the least work.
+    """
+    return jnp.clip(jnp.ceil(2 * length).astype(int) + 1, FEWEST, most)
