@@ -9,8 +9,8 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Add
-from pytensor.tensor.elemwise import CAReduce
+from pytensor.scalar.basic import Add, Mul, ScalarOp, Sub
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
 
@@ -37,6 +37,28 @@ def summands(var: Variable, graph: LogpGraph) -> Summands | None:
 def summands_of(op: Op, node: Apply, graph: LogpGraph) -> Summands | None:
     """`summands` of the only output of a node; None for an Op that cannot be split."""
     return None
+
+
+def distributed(var: Variable, graph: LogpGraph) -> Summands | None:
+    """A product with a sum as the products with each of its addends; None where there is none."""
+    if scalar_op_of(var, Mul) is None or not adds_up(var):
+        return None
+    for n, factor in enumerate(var.owner.inputs):
+        op = scalar_op_of(factor, Add, Sub)
+        addends = [] if op is None else factor.owner.inputs
+        if sum(map(graph.depends, addends)) < 2:
+            continue
+        signs = [-1.0 if isinstance(op, Sub) and k else None for k in range(len(addends))]
+        products = [pt.mul(*(a if k == n else i for k, i in enumerate(var.owner.inputs))) for a in addends]
+        if all(graph.size(p) == graph.size(var) and adds_up(p) for p in products):
+            return list(zip(products, signs, strict=True))
+    return None
+
+
+def scalar_op_of(var: Variable, *kinds: type[ScalarOp]) -> ScalarOp | None:
+    """The scalar Op that made a tensor element by element, if it is of one of these kinds."""
+    op = getattr(None if var.owner is None else var.owner.op, "scalar_op", None)
+    return op if isinstance(op, kinds) and isinstance(var.owner.op, Elemwise) else None
 
 
 def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:

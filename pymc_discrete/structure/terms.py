@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.structure.dependence import Dependence
-from pymc_discrete.structure.sums import summands
+from pymc_discrete.structure.sums import Summands, distributed, summands
 
 
 class Term(NamedTuple):
@@ -55,6 +55,8 @@ def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term],
             return
         sites, parts = dependence.of(var), summands(var, graph)
         width = 3 if sites is None else sites.shape[1]
+        if parts is None and sites is not None and width > 2:
+            parts = narrower(distributed(var, graph), width, dependence)
         whole = width <= 1 or (width == 2 and not separates(var, dependence))
         if parts is not None and not whole:
             for part, factor in parts:
@@ -67,6 +69,12 @@ def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term],
 
     add(var, None)
     return sparse, dense, constant
+
+
+def narrower(parts: Summands | None, width: int, dependence: Dependence) -> Summands | None:
+    """The parts of a term, if the elements of each depend on fewer than `width` sites; else None."""
+    of_parts = [dependence.of(part) for part, _ in parts or () if dependence.graph.depends(part)]
+    return parts if all(sites is not None and sites.shape[1] < width for sites in of_parts) else None
 
 
 def separates(var: Variable, dependence: Dependence) -> bool:

@@ -30,6 +30,12 @@ def attract():
     spins(0.44)
 
 
+def at_once():
+    """A site times the sum of both of its neighbours, as such a lattice is often written."""
+    s = 2 * pm.Bernoulli("x", 0.5, shape=(8, 8)) - 1
+    pm.Potential("e", 0.44 * (s * (pt.roll(s, 1, 0) + pt.roll(s, 1, 1))).sum())
+
+
 def weak():
     spins(0.05)
 
@@ -78,6 +84,7 @@ def alone():
     ("build", "kind"),
     [
         (attract, "SwendsenWang"),
+        (at_once, "SwendsenWang"),
         (frustrated, "SwendsenWang"),
         (potts, "SwendsenWang"),
         (segmented, "SwendsenWang"),

@@ -48,6 +48,22 @@ def test_elements_read_few_sites(name):
     assert target.exact
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: x * (2 * pt.roll(x, 1, 0) - pt.roll(x, 1, 1)),
+        lambda x: 0.3 * x * (pt.roll(x, 1, 0) + pt.roll(x, 1, 1) + pt.roll(x, -1, 1)),
+        lambda x: (x + x[::-1]) * (1.0 - x[:, ::-1]),
+    ],
+)
+def test_products_with_sums_are_distributed(build):
+    with pm.Model() as model:
+        pm.Potential("p", build(pm.Bernoulli("x", 0.4, shape=(5, 4))) * R.normal(size=(5, 4)))
+    target, *_ = compare(model)
+    assert target.exact
+    assert "at most 2 sites" in target.describe()["x"]["reason"]
+
+
 # ---------------------------------------------------------------- where rules are
 PACKAGE = ROOT / "pymc_discrete"
 STRUCTURE = PACKAGE / "structure"
