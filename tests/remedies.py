@@ -86,6 +86,11 @@ def switch():
     pm.Normal("y", pm.Normal("a") * pm.Bernoulli("z", 0.5), 1.0, observed=0.3)
 
 
+def unbounded():
+    """The same with a level that has no prior."""
+    pm.Normal("y", pm.Flat("a") * pm.Bernoulli("z", 0.5), 1.0, observed=0.3)
+
+
 def count():
     pm.Poisson("n", 3.0)
 
@@ -522,6 +527,38 @@ row(
     step("AutoStep", switch, nuts={"pooled": True}),
     step("AutoStep", switch),
     on(switch, lambda model: sample(model, nuts={"pooled": True})),
+)
+row(
+    "temper= needs dtype=",
+    *taken(switch, lambda: {"temper": True, "dtype": "float32"}, lambda: {"temper": True}),
+)
+row(
+    "does not go with temper=",
+    *taken(
+        switch,
+        lambda: {"temper": True, "nuts": {"pooled": True}},
+        lambda: {"temper": True},
+        lambda: {"nuts": {"pooled": True}},
+    ),
+)
+row(
+    "leaves the posterior as it is, and with temper=",
+    *taken(
+        switch,
+        lambda: {"temper": True, "step": pmd.CustomStep("a", lambda key, point, state: (point, state))},
+        lambda: {"step": pmd.CustomStep("a", lambda key, point, state: (point, state))},
+        lambda: {"temper": True},
+    ),
+)
+row(
+    "temper= needs the whole model in one JAX program",
+    step("AutoStep", switch, temper=True, blocked=False),
+    step("AutoStep", switch, temper=True),
+)
+row(
+    "temper= moves between the prior and the posterior",
+    on(unbounded, lambda model: sample(model, temper=True)),
+    on(switch, lambda model: sample(model, temper=True)),
 )
 row(
     "has options of NUTS here",
@@ -998,6 +1035,7 @@ NOT_RUN = {
     ),
     "it asks for more draws, chains, temperatures or training, or for another start of these": (
         "Raise temperatures=",
+        "where {} are few: modes may have other weights",
         "so that no chain can start there",
         "became nan or +inf along the path",
         "The gradient of iteration {} is not finite",
@@ -1007,6 +1045,7 @@ NOT_RUN = {
         "reached the maximum tree depth",
         "a longer run, or other initvals=",
         "Pass initvals= of the continuous variables in the mode",
+        "With temper= one program moves all variables",
         "of a category of the worst there are",
         "Slow, the slowest first",
         "NUTS never moved in",
@@ -1019,6 +1058,7 @@ NOT_RUN = {
     ),
     "it is chosen for the model in diagnostics/remedies.py, whose choices "
     "tests/diagnostics/test_warnings.py and tests/steps/test_every_step.py look at": (
+        "With temper=True chains pass from mode to mode",
         "pmd.PathAuxiliary(path_length=5, recompute=True)",
         "pmd.FlowStep, whose flow is fitted to these draws",
         "pmd.BlockGibbs moves several along known sums",

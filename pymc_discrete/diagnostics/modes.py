@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.labels.agreement import equally_probable
-from pymc_discrete.model.support import is_nominal
+from pymc_discrete.model.support import improper_priors, is_nominal
 from pymc_discrete.runtime.names import shown
 
 
@@ -28,6 +28,7 @@ def of_modes(facts: Facts, names: Sequence[str], several: bool) -> str:
             f"The mean lp of each chain: {means}. The shares of the modes are those of the starts and not of "
             "the posterior. "
         )
+    text += by_tempering(facts)
     known = [facts.judged[name].known for name in names]
     held = [(name, of) for name, of in zip(names, known, strict=True) if of is not None and of.is_alone.any()]
     if held:
@@ -50,6 +51,15 @@ def of_modes(facts: Facts, names: Sequence[str], several: bool) -> str:
             "these draws"
         )
     return f"{text}If more draws do not join them, try {step}"
+
+
+def by_tempering(facts: Facts) -> str:
+    """A sentence on tempering, where the run was not tempered and could have been."""
+    model = facts.model
+    possible = (model.observed_RVs or model.potentials) and not improper_priors(model)
+    if not possible or "tempering" in facts.tree.children:
+        return ""
+    return "With temper=True chains pass from mode to mode: pmd.sample(temper=True), see docs/tempering.md. "
 
 
 def of_models(name: str, known: Leaving) -> str:

@@ -448,7 +448,8 @@ class Course:
             for block, adapted in pairs:
                 if isinstance(block, DiscreteBlock):
                     block.step.use_learned(jax.tree.map(lambda a: on_host(a)[0], adapted))
-        texts = [text for block, adapted in pairs for texts in block.complaints(adapted) for text in texts]
+        complaints = [] if self._engine.tempered else [b.complaints(adapted) for b, adapted in pairs]
+        texts = [text for of_block in complaints for texts in of_block for text in texts]
         for block, adapted in pairs:
             say_first(block.remarks(adapted))
         if done >= self._order.tune:

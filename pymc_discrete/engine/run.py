@@ -124,7 +124,8 @@ class ChainsRun:
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
-            warn_of_first(block.complaints(state))
+            if not self.program.ladder:  # replicas do what a step at the posterior alone cannot
+                warn_of_first(block.complaints(state))
             say_first(block.remarks(state))
         self._check_possible(lp)
 

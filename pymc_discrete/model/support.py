@@ -12,10 +12,12 @@ import pytensor
 import pytensor.tensor as pt
 import pytensor.tensor.random.basic as prb
 from pymc.distributions.censored import CensoredRV
+from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.discrete import DiscreteUniformRV, DiscreteWeibullRV
 from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV
 from pymc.distributions.mixture import _BaseMixtureRV
 from pymc.distributions.multivariate import (
+    ICARRV,
     DirichletMultinomialRV,
     LKJCorrRV,
     StickBreakingWeightsRV,
@@ -630,3 +632,11 @@ def is_nominal(model: pm.Model, name: str) -> bool:
     """Whether the values of a discrete free variable are labels without an order."""
     rv = next(rv for rv, v in model.rvs_to_values.items() if v.name == name)
     return rv.owner is not None and any(key in _nominal for key in keys(rv))
+
+
+IMPROPER = (FlatRV, HalfFlatRV, ICARRV)  # densities without a finite integral
+
+
+def improper_priors(model: pm.Model) -> list[str]:
+    """Names of the free variables whose prior is none."""
+    return [str(rv.name) for rv in model.free_RVs if isinstance(rv.owner.op, IMPROPER)]

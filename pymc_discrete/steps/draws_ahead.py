@@ -71,7 +71,7 @@ class DrawsAhead(HasChain):
 
     def temper(self, replicas: int | str) -> None:
         """Make the draws with replicas at inverse temperatures, see `Ladder`."""
-        self.replicas, self.settings = replicas, f"{self.settings}; replicas={replicas}"
+        self.replicas, self.settings = replicas, f"{self.settings}; {replicas} replicas"
 
     def declare(self, *statistics: dict[str, Any]) -> None:
         """Have these dictionaries {statistic: (type, shape)}, of which the last has the log density."""

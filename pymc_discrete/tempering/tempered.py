@@ -4,9 +4,7 @@ from collections import Counter
 
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.distributions.multivariate import ICARRV
 from pymc.logprob.basic import conditional_logp
 from pymc.model.fgraph import (
     fgraph_from_model,
@@ -21,11 +19,11 @@ from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.collapse.marginalize import without_starts
 from pymc_discrete.model.logp import terms_of, without_checks
+from pymc_discrete.model.support import improper_priors
 from pymc_discrete.runtime.names import shown
 
 BETA = "~inverse temperature"  # a free variable of the tempered model, which no step moves
 LIKELIHOOD = "~log likelihood"  # a Deterministic of it
-IMPROPER = (FlatRV, HalfFlatRV, ICARRV)
 
 
 def tempered(model: pm.Model) -> pm.Model:
@@ -93,8 +91,7 @@ def check_proper(model: pm.Model) -> None:
     ValueError
         For the variables whose prior is improper.
     """
-    improper = [str(rv.name) for rv in model.free_RVs if isinstance(rv.owner.op, IMPROPER)]
-    if improper:
+    if improper := improper_priors(model):
         raise ValueError(
             f"temper= moves between the prior and the posterior, and the prior of {shown(improper)} is "
             "improper. Give it a proper one: in place of pm.Flat, say, pm.Normal(0, 10)."

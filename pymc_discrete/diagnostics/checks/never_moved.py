@@ -56,7 +56,8 @@ def never_moved(facts: Facts) -> list[Finding]:
 
     | `'z' disagrees between chains: ... never moved within a chain and differ from chain to chain` | the
     chains are in different modes. The shares of modes are those of the starts, also where all have the same
-    mean lp | a step that moves sites together, `PathAuxiliary(path_length=5, recompute=True)`; where z is
+    mean lp | [`pmd.sample(temper=True)`](tempering.md); a step that moves sites together,
+    `PathAuxiliary(path_length=5, recompute=True)`; where z is
     summed out or drawn as a whole no step helps: an order of the states, where modes differ by that only |
 
     | `'k' never moved ...` (of all chains in `pmd.sample`, of each chain in `pm.sample`) | what the message

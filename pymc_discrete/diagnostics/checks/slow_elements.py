@@ -46,8 +46,8 @@ def slow_elements(facts: Facts) -> list[Finding]:
 
     | `16 of the 16 elements of 'z' mix slowly ... R-hat is up to 16.90. The chains seem to be in different
     modes` | R-hat is above 1.5. Where chains stay in their modes, the shares of the modes are those of the
-    starts | `PathAuxiliary(path_length=5, recompute=True)` where modes are a few changes apart; else [a
-    flow](flows.md), fitted to these draws |
+    starts | [`pmd.sample(temper=True)`](tempering.md); `PathAuxiliary(path_length=5, recompute=True)` where
+    modes are a few changes apart; else [a flow](flows.md), fitted to these draws |
 
     | `'k' changed only 6 times in all chains, and where they ended it cannot` | the chains went between modes
     a few times in all, whatever R-hat and ESS are | as above |
