@@ -89,6 +89,13 @@ def test_which_neighbours_swap_in_turn():
     assert swapped(jnp.ones(5), 1, jnp.arange(6), every / 4).tolist() == [*range(6)]
 
 
+def test_neighbours_swap_as_often_as_they_are_accepted():
+    accept = jnp.asarray([0.3, 0.0, 0.85])
+    grid = (jnp.arange(1000)[:, None] + 0.5) / 1000 * jnp.ones(3)
+    at = jax.vmap(lambda u: swapped(u, 0, jnp.arange(4), accept))(grid)
+    np.testing.assert_allclose((at != jnp.arange(4)).mean(axis=0), [0.3, 0.3, 0.85, 0.85], atol=1e-3)
+
+
 def test_round_trips_are_from_the_prior_to_the_posterior_and_back():
     traffic = Traffic.fresh(3)
     # the replica at each of three rungs; 0 goes up, and comes back in the last iteration
