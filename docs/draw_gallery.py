@@ -28,6 +28,7 @@ FIGURES = {
     "capture_recapture": 0,
     "n_mixture": 1,
     "data_augmentation": 0,
+    "network": 0,
     "variable_selection": 0,
 }
 

@@ -551,6 +551,10 @@ row(
     ),
 )
 row(
+    "has temper= here, which is for pm.sample",
+    *taken(switch, lambda: {"step": pmd.AutoStep(temper=True)}, {"temper": True}),
+)
+row(
     "temper= needs the whole model in one JAX program",
     step("AutoStep", switch, temper=True, blocked=False),
     step("AutoStep", switch, temper=True),
@@ -1045,7 +1049,8 @@ NOT_RUN = {
         "reached the maximum tree depth",
         "a longer run, or other initvals=",
         "Pass initvals= of the continuous variables in the mode",
-        "With temper= one program moves all variables",
+        "With temper= one program moves all variables, and another step moves {}",
+        "With temper= one program moves all variables, and another step has moved one",
         "of a category of the worst there are",
         "Slow, the slowest first",
         "NUTS never moved in",

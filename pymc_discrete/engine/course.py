@@ -394,6 +394,11 @@ class Course:
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
+        if self._engine.tempered:  # it would move a copy, and none of the replicas
+            raise SamplingError(
+                "With temper= one program moves all variables, and another step has moved one of them, too. "
+                "Leave that step out."
+            )
         if left == self._order.left and used == self._last.chunk.length and not self._coming:
             # the usual case: another step moves its variables after each draw of this one
             self._chains.move_to(self._engine.program.points.packed(point))

@@ -54,6 +54,7 @@ def steps_of(
     flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
     for s in [*given, *flat]:
         refuse_options_of_nuts(s)
+        refuse_replicas(s)
     for s in flat:
         refuse_foreign(s)
         refuse_other_model(s, model)
@@ -90,6 +91,8 @@ def steps_on(model: pm.Model, step: Any) -> list[Any]:
     """
     given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
+    for s in given:
+        refuse_replicas(s)
     for s in flat:
         refuse_foreign(s)
         if isinstance(s, CustomStep):
@@ -106,6 +109,14 @@ def refuse_options_of_nuts(step: Any) -> None:
         raise ValueError(
             f"{step.who} has options of NUTS here, which are for pm.sample. Pass them to pmd.sample, as "
             "target_accept= and nuts={'max_treedepth': ...}."
+        )
+
+
+def refuse_replicas(step: Any) -> None:
+    if getattr(step, "replicas", None) is not None:
+        raise ValueError(
+            f"{step.who} has temper= here, which is for pm.sample. Pass it to pmd.sample: "
+            "pmd.sample(temper=True)."
         )
 
 

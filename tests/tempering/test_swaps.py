@@ -64,7 +64,7 @@ def test_swaps_leave_the_product_of_all_rungs_as_it_is(t, rungs):
     joint = np.array([np.prod([p[k, x] for k, x in enumerate(s)]) for s in states])
     matrix = np.zeros((len(states), len(states)))
     for n, s in enumerate(states):
-        likelihoods = np.append(LIKELIHOODS[list(s)], -np.inf)
+        likelihoods = np.append(LIKELIHOODS[list(s)], 0.3)
         accept = np.asarray(acceptance(jnp.asarray(betas), jnp.asarray(likelihoods), rungs))
         for taken in itertools.product([0, 1], repeat=rungs):
             chance = np.prod(np.where(taken, accept, 1 - accept))
