@@ -21,6 +21,7 @@ OWN_DRAWS = {
     "learning/data.py": "observations of an iteration",
     "learning/samplers.py": "where chains start",
     "space/constraints.py": "starting points, by NumPy",
+    "tempering/prior_draws.py": "the prior",
 }
 # where an energy is what the field calls so
 ENERGIES = ("learning/", "variational/", "engine/nuts.py", "engine/nuts_with_counts.py")

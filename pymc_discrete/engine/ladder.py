@@ -16,8 +16,14 @@ from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.engine.storage import on_host
 from pymc_discrete.tempering.prior_draws import CannotDraw, PriorDraws
 from pymc_discrete.tempering.report import Report
-from pymc_discrete.tempering.schedule import FIRST, ends_round, first_schedule, rungs_for, schedule
-from pymc_discrete.tempering.swaps import Traffic, acceptance, arrived, observed, swapped, uniforms
+from pymc_discrete.tempering.schedule import (
+    FIRST_RUNGS,
+    ends_round,
+    equal_rejections,
+    first_schedule,
+    rungs_for,
+)
+from pymc_discrete.tempering.swaps import Traffic, acceptance, arrived, observed, swapped, uniforms_of_swaps
 from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD
 
 _log = logging.getLogger("pymc.discrete")
@@ -111,8 +117,8 @@ class Ladder:
         if self.replicas != "auto":
             return int(self.replicas), int(self.replicas)
         bytes_of_one = sum(np.asarray(a).nbytes for a in jax.tree.leaves((dict(point), blocks)))
-        most = int(np.clip(LARGEST // max(bytes_of_one * chains, 1), FIRST, MOST))
-        return most, FIRST
+        most = int(np.clip(LARGEST // max(bytes_of_one * chains, 1), FIRST_RUNGS, MOST))
+        return most, FIRST_RUNGS
 
     # ------------------------------------------------------------ in a program
     def transition(
@@ -136,7 +142,7 @@ class Ladder:
         by_rung = replicas.likelihoods[replicas.replica_at]
         accept = acceptance(replicas.betas, by_rung, replicas.rungs)
         traffic = observed(traffic, replicas.betas, by_rung, accept)
-        drawn = uniforms(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
+        drawn = uniforms_of_swaps(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
         replica_at = swapped(drawn, t, replicas.replica_at, accept)
         traffic = arrived(traffic, replica_at, replicas.rungs)
 
@@ -205,7 +211,7 @@ class Ladder:
         rejections = seen.rejections / jnp.maximum(seen.iterations, 1)
         rejections = jnp.where(jnp.arange(size - 1) < replicas.rungs - 1, rejections, 0.0)
         rungs = rungs_for(rejections.sum(), size) if self.replicas == "auto" else replicas.rungs
-        betas = schedule(replicas.betas, rejections, replicas.rungs, rungs)
+        betas = equal_rejections(replicas.betas, rejections, replicas.rungs, rungs)
         # a new rung begins with what the nearest old one has learned, and with a copy of its replica
         logs = jnp.log(jnp.maximum(replicas.betas, jnp.finfo(float).tiny))
         gaps = jnp.abs(jnp.log(jnp.maximum(betas, jnp.finfo(float).tiny))[:, None] - logs)

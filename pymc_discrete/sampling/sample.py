@@ -42,12 +42,12 @@ from pymc_discrete.sampling.division import steps_of, steps_on
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.options import (
+    by_names,
     check_arguments,
     check_collapse,
     check_names,
     check_superchains,
     check_tempered,
-    names_in,
     refuse,
 )
 from pymc_discrete.sampling.results import KNOWN, OF_DRAWS, data_tree, log_likelihood_of
@@ -235,7 +235,7 @@ def sample(
         moved, still = (model, ()) if replicas is None else (tempered(model), (BETA,))
         point = point_of(moved)
         if replicas is not None:
-            step, collapse = steps_on(moved, step), names_in(collapse)
+            step, collapse = steps_on(moved, step), by_names(collapse)
         steps, collapsed = steps_of(moved, step, point, collapse, still)
         summed = collapsed.density.names if collapsed else ()
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)

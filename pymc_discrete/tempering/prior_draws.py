@@ -91,7 +91,7 @@ def triangular(key: Array, size: Any, left: Any, mode: Any, right: Any) -> Array
 
 # (key, size, *parameters) -> draw, for the random variables of PyTensor and PyMC. PyTensor has versions for
 # JAX of some; that of its Categorical draws from other probabilities than it is given.
-DRAWS: dict[type[Op], Callable[..., Any]] = {
+DRAWS_IN_JAX: dict[type[Op], Callable[..., Any]] = {
     ptr.NormalRV: lambda key, size, mu, sigma: mu + sigma * jax.random.normal(key, size),
     ptr.HalfNormalRV: lambda key, size, mu, sigma: mu + sigma * jnp.abs(jax.random.normal(key, size)),
     ptr.LogNormalRV: lambda key, size, mu, sigma: jnp.exp(mu + sigma * jax.random.normal(key, size)),
@@ -135,7 +135,7 @@ def convert(op: Op, node: Any, **options: Any) -> Callable:
     """A JAX function of an Op, as PyTensor's `jax_funcify`; a generator of random numbers is a JAX key."""
     if not isinstance(op, RandomVariable):
         return jax_funcify(op, node=node, **options)
-    draw, dtype = DRAWS.get(type(op)), node.outputs[1].type.dtype
+    draw, dtype = DRAWS_IN_JAX.get(type(op)), node.outputs[1].type.dtype
     shape = node.outputs[1].type.shape
     if draw is None or None in shape:
         raise CannotDraw(f"{op.name} has no version for JAX")

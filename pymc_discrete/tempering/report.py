@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xarray import Dataset
 
-FEW = 10  # round trips of a chain, below which a warning is given
+FEW_ROUND_TRIPS = 10  # round trips of a chain, below which a warning is given
 
 
 class Report(NamedTuple):
@@ -104,12 +104,13 @@ class Report(NamedTuple):
 
     def warnings(self) -> list[str]:
         """A warning where replicas seldom came from the prior to the posterior and back."""
-        few = self.round_trips < FEW
+        few = self.round_trips < FEW_ROUND_TRIPS
         if not few.any() or not self.iterations:
             return []
         return [
             f"Tempering: {int(self.round_trips.min())} round trips of a replica between prior and posterior "
-            f"in one of the chains, where {FEW} are few: modes may have other weights than these draws say. "
+            f"in one of the chains, where {FEW_ROUND_TRIPS} are few: modes may have other weights than these "
+            "draws say. "
             "Draw more, let more replicas stand between them, as temper={'replicas': "
             f"{2 * int(np.isfinite(self.betas).sum(axis=1).max())}}}, or write a prior that is less wide."
         ]

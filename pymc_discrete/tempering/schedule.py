@@ -5,23 +5,24 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-ROUNDS = 6  # in tuning, each twice as long as the one before, the last one ending at half of the tuning draws
-# the inverse temperatures before the first round are (k / (n - 1)) ** CROWDING: near the prior the log
-# likelihood varies most
-CROWDING = 4
-FIRST = 8  # replicas before the first round, where their number is chosen
-FEWEST = 3
+# each round of tuning is twice as long as the one before; the last one ends at half of the tuning draws
+ROUNDS_OF_TUNING = 6
+# the inverse temperatures before the first round are (k / (n - 1)) ** CROWDING_OF_RUNGS, for near the prior
+# the log likelihood varies most
+CROWDING_OF_RUNGS = 4
+FIRST_RUNGS = 8  # replicas before the first round, where their number is chosen
+FEWEST_RUNGS = 3
 
 
 def first_schedule(rungs: int, replicas: int) -> Array:
     """(R,) float, inverse temperatures of some rungs, from 0 to 1; 1 beyond them."""
-    return jnp.minimum(jnp.arange(replicas) / (rungs - 1), 1.0) ** CROWDING
+    return jnp.minimum(jnp.arange(replicas) / (rungs - 1), 1.0) ** CROWDING_OF_RUNGS
 
 
 def ends_round(t: Any, tune: Any) -> Any:
     """Whether a round ends before iteration t, given the number of tuning draws."""
-    k = jnp.arange(1, ROUNDS + 1)
-    return ((t > 0) & (t == tune * (2**k - 1) // (2 * (2**ROUNDS - 1)))).any()
+    k = jnp.arange(1, ROUNDS_OF_TUNING + 1)
+    return ((t > 0) & (t == tune * (2**k - 1) // (2 * (2**ROUNDS_OF_TUNING - 1)))).any()
 
 
 def barrier(rejections: Array) -> Array:
@@ -38,7 +39,7 @@ def barrier(rejections: Array) -> Array:
     return jnp.append(jnp.zeros(1), jnp.cumsum(rejections))
 
 
-def schedule(betas: Array, rejections: Array, rungs: Any, wanted: Any) -> Array:
+def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -> Array:
     """(R,) float, inverse temperatures whose neighbours are equally often rejected; 1 beyond the last.
 
     Parameters
@@ -65,4 +66,4 @@ def rungs_for(length: Any, most: int) -> Any:
     ----------
     Syed et al. 2022: with about 2 Lambda + 1 of them round trips take the least work.
     """
-    return jnp.clip(jnp.ceil(2 * length).astype(int) + 1, FEWEST, most)
+    return jnp.clip(jnp.ceil(2 * length).astype(int) + 1, FEWEST_RUNGS, most)

@@ -106,6 +106,6 @@ def arrived(traffic: Traffic, replica_at: Array, rungs: Array) -> Traffic:
     return traffic._replace(heading=heading, round_trips=traffic.round_trips + come)
 
 
-def uniforms(key: Array, replicas: int) -> Array:
+def uniforms_of_swaps(key: Array, replicas: int) -> Array:
     """(R - 1,) float, the random numbers of one iteration's swaps."""
     return jax.random.uniform(key, (replicas - 1,))

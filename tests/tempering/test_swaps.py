@@ -17,11 +17,11 @@ from pymc_discrete.engine.program import Program, recorded
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.sampling.division import steps_of, steps_on
 from pymc_discrete.tempering.schedule import (
-    ROUNDS,
+    ROUNDS_OF_TUNING,
     ends_round,
+    equal_rejections,
     first_schedule,
     rungs_for,
-    schedule,
 )
 from pymc_discrete.tempering.swaps import (
     FROM_POSTERIOR,
@@ -129,7 +129,7 @@ def test_bridges_between_neighbours_are_their_ratios_of_evidence():
 def test_rounds_double_in_length_and_end_at_half_of_the_tuning_draws():
     ends = np.flatnonzero(jax.vmap(lambda t: ends_round(t, 1000))(jnp.arange(1500)))
     lengths = np.diff([0, *ends])
-    assert len(ends) == ROUNDS
+    assert len(ends) == ROUNDS_OF_TUNING
     assert ends[-1] == 500
     np.testing.assert_allclose(lengths[1:] / lengths[:-1], 2.0, rtol=0.2)
     assert not jax.vmap(lambda t: ends_round(t, 0))(jnp.arange(10)).any()
@@ -138,12 +138,12 @@ def test_rounds_double_in_length_and_end_at_half_of_the_tuning_draws():
 def test_a_schedule_divides_the_barrier_into_equal_parts():
     betas = jnp.asarray([0.0, 0.1, 0.4, 1.0, 1.0])
     rejections = jnp.asarray([0.6, 0.2, 0.4, 0.0])
-    found = np.asarray(schedule(betas, rejections, 4, 5))
+    found = np.asarray(equal_rejections(betas, rejections, 4, 5))
     lengths = np.interp(found, [0, 0.1, 0.4, 1.0], [0, 0.6, 0.8, 1.2])
     np.testing.assert_allclose(lengths, np.linspace(0, 1.2, 5), atol=1e-5)
-    fewer = np.asarray(schedule(betas, rejections, 4, 3))
+    fewer = np.asarray(equal_rejections(betas, rejections, 4, 3))
     assert (fewer[[0, 2, 3, 4]] == [0, 1, 1, 1]).all()
-    none = np.asarray(schedule(betas, jnp.zeros(4), 4, 4))  # nothing was ever rejected
+    none = np.asarray(equal_rejections(betas, jnp.zeros(4), 4, 4))  # nothing was ever rejected
     assert (np.diff(none[:4]) > 0).all()
     assert first_schedule(4, 6)[3:].tolist() == [1.0, 1.0, 1.0]
 
