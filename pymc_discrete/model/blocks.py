@@ -174,7 +174,9 @@ def value_name(model: pm.Model, var: Any) -> str:
 
 def is_of(model: pm.Model, var: Variable) -> bool:
     """Whether a variable is an RV or a value variable of the model, or of the user's of which it is made."""
-    known = [v for each in (model, written_by_user(model)) for pair in each.rvs_to_values.items() for v in pair]
+    known = [
+        v for each in (model, written_by_user(model)) for pair in each.rvs_to_values.items() for v in pair
+    ]
     return any(var is v for v in known)
 
 
