@@ -98,6 +98,11 @@ def starts_by_name(model: pm.Model, starts: Mapping[Any, Any]) -> dict[str, Any]
     return found
 
 
+def without_dims(rv: Variable) -> Variable:
+    """A random variable, or what is computed of some, in plain tensors; itself, if nothing in it has dims."""
+    return lowered([rv], [rv])[0] if any(map(has_dims, ancestors([rv]))) else rv
+
+
 def has_dims(variable: Variable) -> bool:
     """Whether a variable has named dimensions, or is a random generator for such variables."""
     return isinstance(variable.type, XTensorType | XRandomGeneratorType)
@@ -238,12 +243,8 @@ def drawn_in_order(rv: Variable) -> Variable:
     if not isinstance(op, RandomVariable):
         return rv
     rng, size, *params = drawn.owner.inputs
-    moved = []
-    for param, n in zip(params, op.ndims_params, strict=True):
-        batch = param.type.ndim - n
-        first = len(order) - batch  # the dimension of the variable that is the first of the parameter
-        axes = [axis - first if axis >= first else "x" for axis in order]
-        moved.append(param.dimshuffle(*axes, *range(batch, param.type.ndim)))
+    # each parameter has all dimensions of the variable, and then its own
+    moved = [param.dimshuffle(*order, *range(len(order), param.type.ndim)) for param in params]
     lengths = [size[axis] for axis in order] if isinstance(size.type, pt.TensorType) else None
     return op.make_node(rng, lengths, *moved).outputs[1]
 

@@ -83,6 +83,7 @@ def test_every_transform():
         dims.TruncatedNormal("below", 0.0, 1, upper=2.2, dims="a")
         dims.TruncatedNormal("no end", 0.0, 1, dims="a")
         dims.Pareto("above", 2.1, up)
+        dims.Beta("unit", 2.1, 1.3, dims="a")
         dims.VonMises("circle", 0.3, 1.7, dims="b")
         dims.ZeroSumNormal("sum", core_dims="b", dims=("a", "b"))
         dims.ZeroSumNormal("sums", core_dims=("b", "a"), dims=("a", "b"))
@@ -201,12 +202,14 @@ def test_what_is_added_and_set_later_counts():
         z = dims.Bernoulli("z", 0.4, dims="item")
         dims.Normal("seen", 2.2 * z, 1, observed=y)
         step = pmd.BlockGibbs()
+        pm.set_data({"y": [0.3, 1.6, -0.2]})
         compare(model)
-        dims.Potential("p", 0.7 * z.sum())
+        dims.Potential("p", 50.0 * z.sum())
         pm.set_data({"y": [1.3, 2.1, -0.4, 0.9]}, coords={"item": [*"abcd"]})
+    found = sample_with_pymc(model, step)  # before anything else sees the model
     compare(model)
-    found = pmd.sample(20, tune=5, chains=2, model=model, step=step, random_seed=1, **QUIET)
     assert [*found["posterior"]["item"].values] == [*"abcd"]
+    assert (found["posterior"]["z"] == 1).all()
 
 
 def test_starts():
