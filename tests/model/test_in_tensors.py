@@ -59,6 +59,51 @@ def test_differences_are_those_of_pymc_s_density_with_dims(write):
     np.testing.assert_allclose([logp(p) for p in points], [without(p) for p in points], rtol=1e-12)
 
 
+@pytest.mark.slow
+def test_operations():
+    """What can be done with dims, each in a term of its own."""
+    with model_with(a=2, b=3) as model:
+        x = dims.Bernoulli("x", 0.3, dims=("a", "b"))
+        n = dims.Binomial("n", 3, 0.4, dims="b")
+        table = as_xtensor(np.linspace(-1, 1, 8).reshape(2, 4), dims=("c", "m"))
+        w = as_xtensor(np.linspace(0.3, 1.7, 6).reshape(2, 3), dims=("a", "b"))
+        stacked = x.stack({"ab": ("a", "b")})
+        terms = {
+            "any": x.any("a"),
+            "backwards": x.isel(b=slice(None, None, -1)) * w,
+            "clip": n.clip(1, 2) * 0.7,
+            "concat": dims.concat([n, x.sum("a")], dim="b").diff("b") ** 2 * 0.1,
+            "dot": x.dot(w, dim="a"),
+            "expand": n.expand_dims(extra=2) * 0.1,
+            "head": n.head(b=2) * 0.2,
+            "inc": w.isel(b=[0, 2]).inc(x.isel(b=[0, 1])).prod("b"),
+            "indexed by both": table.isel(c=x, m=n),
+            "indexed by data": x.isel(b=as_xtensor([0, 2, 2, 1], dims="row")) * 0.4,
+            "like": n.broadcast_like(x) * w,
+            "mean": x.mean("b"),
+            "rename": x * x.rename({"b": "other"}) * 0.3,
+            "set": w.isel(a=0).set(n).std("b"),
+            "softmax": dims.math.softmax(n * 0.3, dim="b") ** 2,
+            "squeeze": n.expand_dims("one").squeeze("one") * 0.3,
+            "stack": stacked.cumsum("ab") * 0.1,
+            "unstack": stacked.unstack({"ab": {"a": 2, "b": 3}}).max("b"),
+            "where": dims.math.where(dims.math.gt(n, 1), w, -w),
+            "where of a variable": x.where(w > 0.8, 0.3),
+        }
+        for name, term in terms.items():
+            dims.Potential(name, term.sum())
+    target, _, _ = compare(model)
+    assert target.exact
+
+
+def test_a_factor_graph_as_a_term():
+    graph = pmd.FactorGraph.from_model(ising()[0])
+    with model_with(row=3, column=4) as model:
+        x = dims.Bernoulli("x", 0.4, dims=("row", "column"))
+        pm.Potential("graph", graph.potential({"x": x.values}))
+    compare(model)
+
+
 class Squares(DimTransform):
     """A transform of a user's own."""
 
