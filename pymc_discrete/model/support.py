@@ -32,7 +32,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
-from pymc_discrete.model.in_tensors import without_dims
+from pymc_discrete.model.in_tensors import has_dims, without_dims
 from pymc_discrete.structure.bounds import IntegerBounds, extent, is_whole
 from pymc_discrete.structure.integers import INTEGERS
 from pymc_discrete.structure.linear_forms import end_of_form
@@ -491,7 +491,8 @@ def can_take(rv: Variable) -> bool:
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None:
         return False
-    rv = without_dims(rv)
+    # a look at all that others are computed from would take long in a chain of many variables
+    rv = without_dims(rv) if has_dims(rv) else rv
     if bounds_of(rv) is None:
         return False
     return not is_constrained(rv) or is_permutation(rv) or fixed_sums(rv) is not None

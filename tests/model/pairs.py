@@ -69,13 +69,13 @@ def inclusion():
         gamma = dims.Bernoulli("gamma", 0.4, dims="feature")
         beta = dims.Normal("beta", 0, 2, dims="feature")
         s = dims.HalfNormal("s", 1)
-        mean = as_xtensor(X, dims=("item", "feature")).dot(gamma * beta, dim="feature")
+        mean = (as_xtensor(X, dims=("item", "feature")) * gamma * beta).sum("feature")
         dims.Normal("y", mean, s, observed=as_xtensor(y, dims="item"))
     with model_with(item=8, feature=4) as plain:
         gamma = pm.Bernoulli("gamma", 0.4, dims="feature")
         beta = pm.Normal("beta", 0, 2, dims="feature")
         s = pm.HalfNormal("s", 1)
-        pm.Normal("y", pt.dot(X, gamma * beta), s, observed=y, dims="item")
+        pm.Normal("y", (X * gamma * beta).sum(axis=1), s, observed=y, dims="item")
     return named, plain
 
 
