@@ -15,6 +15,9 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from arviz_base import from_dict
+from pymc import dims
+from pymc.dims import as_xtensor
+from pytensor.raise_op import Assert
 
 import pymc_discrete as pmd
 from pymc_discrete.space.linear_constraint import LinearConstraint
@@ -234,7 +237,19 @@ def of_lengths(changed):
     return build
 
 
+def flags_with_dims(read):
+    """What reads the means that flags with named dims give."""
+
+    def build():
+        pm.modelcontext(None).add_coord("i", range(2))
+        read(1.5 * dims.Bernoulli("z", 0.3, dims="i"))
+
+    return build
+
+
 INDEX = np.array([0, 0, 1])
+MISSING = np.array([np.nan, 1.0])
+HOLDS = Assert("it holds")
 
 # ---------------------------------------------------------------- how a model is written
 row(
@@ -257,6 +272,26 @@ row(
     "Write x[index].set(x[index] + y).",
     target(increments(lambda x, y: pt.inc_subtensor(x[INDEX], y, ignore_duplicates=True))),
     target(increments(lambda x, y: x[INDEX].set(x[INDEX] + y))),
+)
+
+
+row(
+    "pymc.dims does not take as missing",
+    target(
+        flags_with_dims(lambda mu: dims.Normal("y", mu, 1, observed=as_xtensor(MISSING, dims="i"))),
+    ),
+    target(
+        flags_with_dims(lambda mu: pm.Normal("y", mu.values, 1, observed=np.ma.masked_invalid(MISSING))), "z"
+    ),
+)
+row(
+    "which PyTensor does not write without dims",
+    target(flags_with_dims(lambda mu: dims.Potential("p", HOLDS(mu, pt.constant(True)).sum()))),
+    target(
+        flags_with_dims(
+            lambda mu: dims.Potential("p", as_xtensor(HOLDS(mu.values, pt.constant(True)), dims="i").sum())
+        )
+    ),
 )
 
 

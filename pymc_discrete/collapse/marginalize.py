@@ -57,7 +57,8 @@ def marginalize(
     Returns
     -------
     pm.Model
-        Deterministics that depend on the summed variables are left out; `recover` gives them back.
+        Deterministics that depend on the summed variables are left out; `recover` gives them back. Of a model
+        of `pymc.dims`, one in plain tensors with the same names, dims and coordinates.
 
     Raises
     ------

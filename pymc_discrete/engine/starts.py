@@ -9,10 +9,12 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
+from pymc.logprob.transforms import IntervalTransform
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.points import Points
+from pymc_discrete.model.in_tensors import starts_by_name
 from pymc_discrete.model.initial import for_long_chains
 from pymc_discrete.model.support import known
 from pymc_discrete.runtime.compiling import announced
@@ -211,6 +213,13 @@ def jittered_point(
     }
 
 
+def by_name(model: pm.Model, initvals: Any) -> Any:
+    """`initvals` of `pmd.sample` in plain tensors, with names in the place of variables."""
+    if isinstance(initvals, list | tuple):
+        return [by_name(model, values) for values in initvals]
+    return starts_by_name(model, initvals) if isinstance(initvals, dict) else initvals
+
+
 def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain") -> None:
     """Refuse `initvals` of the wrong type, length or shape, outside a support, or of unknown variables.
 
@@ -318,7 +327,7 @@ def support_of_transform(rv: Variable, model: pm.Model, outside: np.ndarray) -> 
     transform = model.rvs_to_transforms[rv]
     if transform is None:
         return "the finite numbers"
-    if transform.name != "interval":
+    if not isinstance(transform, IntervalTransform):
         return SUPPORTS.get(transform.name, f"what its transform ({transform.name}) takes")
     ends = []
     for bound, none in zip(transform.args_fn(*rv.owner.inputs), ("-inf", "inf"), strict=True):

@@ -7,6 +7,7 @@ import pymc as pm
 from pymc.model import modelcontext
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.model.in_tensors import in_tensors, written_by_user
 from pymc_discrete.model.support import counts_as_floats, reason_refused
 from pymc_discrete.runtime.names import untransformed
 
@@ -15,7 +16,7 @@ CUSTOM = "custom"  # the kind of a step of the user's own, which may move both
 
 
 def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:
-    """The model that a user passed as `model`, by default that of the context.
+    """The model that a user passed as `model`, by default that of the context, in plain tensors.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:
     if misplaced:
         raise TypeError("vars is a pm.Model, and takes variables or their names. Pass the model as model=...")
     try:
-        return modelcontext(model)
+        given = modelcontext(model)
     except TypeError as error:
         if step:
             raise TypeError(
@@ -43,6 +44,7 @@ def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:
                 "not reach a step that is made before."
             ) from error
         raise TypeError("There is no model: call this within `with model:`, or pass model=...") from error
+    return in_tensors(given)
 
 
 def block_of(
@@ -99,11 +101,7 @@ def block_of(
         name = value_name(model, var)
         if name not in values:
             raise ValueError(unknown(model, name, kind))
-        if (
-            not isinstance(var, str)
-            and var not in model.rvs_to_values
-            and not any(var is v for v in model.value_vars)
-        ):
+        if not isinstance(var, str) and not is_of(model, var):
             raise ValueError(f"{untransformed(name)!r} belongs to another model. {known_names(model, kind)}")
         if name in chosen:
             raise ValueError(f"{untransformed(name)!r} is named twice in {argument}.")
@@ -167,9 +165,19 @@ def value_name(model: pm.Model, var: Any) -> str:
     if isinstance(var, str):
         rv = model.named_vars.get(var)
         return str(model.rvs_to_values[rv].name) if rv in model.rvs_to_values else var
-    if var in model.rvs_to_values:
-        return str(model.rvs_to_values[var].name)
+    written = written_by_user(model)
+    for each in (model, written):
+        if var in each.rvs_to_values:
+            return str(each.rvs_to_values[var].name)
     return str(getattr(var, "name", var))
+
+
+def is_of(model: pm.Model, var: Variable) -> bool:
+    """Whether a variable is an RV or a value variable of the model, or of the user's of which it is made."""
+    known = [
+        v for each in (model, written_by_user(model)) for pair in each.rvs_to_values.items() for v in pair
+    ]
+    return any(var is v for v in known)
 
 
 def known_names(model: pm.Model, kind: str) -> str:

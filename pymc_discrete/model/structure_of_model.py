@@ -19,6 +19,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pymc_discrete.model.identity import key_of_graph, key_of_object
+from pymc_discrete.model.in_tensors import in_tensors
 from pymc_discrete.structure.numbers import NUMBER, Number
 from pymc_discrete.structure.rebuild import rebuild
 
@@ -61,7 +62,7 @@ class Snapshot(NamedTuple):
 
     def is_of(self, model: pm.Model) -> bool:
         """Whether the model, its constants and data are what they were."""
-        return self.key == key_of_model(model)
+        return self.key == key_of_model(in_tensors(model))
 
     def added(self, model: pm.Model) -> list[str]:
         """What the model has now and did not have."""

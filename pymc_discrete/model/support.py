@@ -34,6 +34,7 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
+from pymc_discrete.model.in_tensors import has_dims, without_dims
 from pymc_discrete.structure.bounds import IntegerBounds, extent, is_whole
 from pymc_discrete.structure.integers import INTEGERS
 from pymc_discrete.structure.linear_forms import end_of_form
@@ -490,7 +491,11 @@ def can_take(rv: Variable) -> bool:
     PyMC asks this of one variable at a time, and sums that are unknown change with others.
     """
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
-    if not discrete or rv.owner is None or bounds_of(rv) is None:
+    if not discrete or rv.owner is None:
+        return False
+    # a look at all that others are computed from would take long in a chain of many variables
+    rv = without_dims(rv) if has_dims(rv) else rv
+    if bounds_of(rv) is None:
         return False
     return not is_constrained(rv) or is_permutation(rv) or fixed_sums(rv) is not None
 
@@ -602,7 +607,7 @@ def check_within(tensor: Variable, name: str, lower: np.ndarray, upper: np.ndarr
             f"The tensor given for {name!r} is of type {tensor.type.dtype}, and values of {name!r} are "
             "integers: give it a discrete variable."
         )
-    smallest, largest = bounds_of(tensor) or (lower, upper)
+    smallest, largest = bounds_of(without_dims(tensor)) or (lower, upper)
     below = smallest is None or (np.asarray(smallest) < lower).any()
     if below or largest is None or (np.asarray(largest) > upper).any():
         raise ValueError(

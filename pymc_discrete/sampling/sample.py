@@ -27,7 +27,7 @@ from pymc_discrete.engine.precision import check_precision, check_starts_in_32_b
 from pymc_discrete.engine.program import Program, recorded
 from pymc_discrete.engine.run import POSTERIOR, WARMUP, ChainsRun, chunk_size
 from pymc_discrete.engine.shares import RunningChains
-from pymc_discrete.engine.starts import check_initvals, check_supports, starts
+from pymc_discrete.engine.starts import by_name, check_initvals, check_supports, starts
 from pymc_discrete.engine.storage import Checkpoint, Memory
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.initial import point_of
@@ -221,6 +221,7 @@ def sample(
     collapse = check_collapse(collapse, dtype, model)
     check_names(model, var_names)
     points_wanted = check_superchains(superchains, chains)
+    initvals = by_name(model, initvals)
     check_initvals(model, initvals, points_wanted, "superchain" if superchains else "chain")
     refuse_after_fork()
     writes = not jax.process_index()  # of several machines, the first one does

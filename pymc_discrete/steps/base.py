@@ -21,6 +21,7 @@ from rich.table import Column
 from pymc_discrete.diagnostics.watch import Watch
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of
+from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.model.structure_of_model import Snapshot
 from pymc_discrete.model.support import reason_refused
 from pymc_discrete.runtime.checks import check_options
@@ -85,7 +86,7 @@ class JaxStep(DrawsAhead, BlockedStep):
             )
         cls.check_options(options)
         model = model_of(options.get("model"), vars, cls.__name__)
-        values = {v.name: v for v in model.value_vars}
+        values = values_by_name(model)
         # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
         options.pop("_target", None)
         names = block_of(model, vars, cls.kind, constrained=cls.constrained, equations=cls.equations)
@@ -110,7 +111,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         self._names = block_of(
             self.model, vars, self.kind, constrained=self.constrained, equations=self.equations
         )
-        values = {v.name: v for v in self.model.value_vars}
+        values = values_by_name(self.model)
         self.vars = [values[name] for name in self._names]
         self.rng = get_random_generator(rng)
         self._initial_point = initial_point
@@ -130,7 +131,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         """Make draws ahead from now on, with some more variables, which NUTS moves in the same program."""
         self.by_nuts, self.of_nuts = list(by_nuts), of_nuts
         self.settings = f"{self.described()} {of_nuts}" if by_nuts else self.described()
-        values = {str(v.name): v for v in self.model.value_vars}
+        values = values_by_name(self.model)
         self.vars = [*self.vars, *(values[name] for name in by_nuts)]
         if by_nuts:
             # PyMC prints the variables of a step as if its own method drew them all

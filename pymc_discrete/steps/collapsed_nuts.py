@@ -20,6 +20,7 @@ from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.model.blocks import model_of
+from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.runtime.checks import check_options
 from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.jax_settings import jitted
@@ -94,7 +95,7 @@ class CollapsedNUTS(NutsInJax):
         if options.get("integrate") is not None:
             return IntegratedNUTS(vars, **options)
         model = model_of(options.get("model"), vars, cls.__name__)
-        values = {str(v.name): v for v in model.value_vars}
+        values = values_by_name(model)
         continuous, discrete = cls.names_of(model, vars)
         return super().__new__(cls, [values[name] for name in [*continuous, *discrete]], **options)
 
@@ -119,7 +120,7 @@ class CollapsedNUTS(NutsInJax):
             )
         self.model, self.blocked = model_of(model), blocked
         self._continuous, self.summed = self.names_of(self.model, vars)
-        values = {str(v.name): v for v in self.model.value_vars}
+        values = values_by_name(self.model)
         self.vars = [values[name] for name in [*self._continuous, *self.summed]]
         self.rng = get_random_generator(rng)
         self._initial_point = initial_point

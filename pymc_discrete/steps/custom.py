@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_discrete.model.blocks import CUSTOM, known_names, model_of, unknown, value_name
+from pymc_discrete.model.blocks import CUSTOM, is_of, known_names, model_of, unknown, value_name
 from pymc_discrete.runtime.checks import check_options
 
 
@@ -110,7 +110,7 @@ def variables_meant(model: pm.Model, vars: Any) -> list[Variable]:
         name = value_name(model, var)
         if name not in values:
             raise ValueError(unknown(model, name, "discrete"))
-        if not isinstance(var, str) and var not in model.rvs_to_values and var is not values[name]:
+        if not isinstance(var, str) and not is_of(model, var):
             raise ValueError(f"{name!r} belongs to another model. {known_names(model, 'discrete')}")
         if values[name] in chosen:
             raise ValueError(f"{name!r} is named twice in vars.")

@@ -32,6 +32,7 @@ from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.in_32_bits import check_in_32_bits
+from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.model.without_jax import no_jax_version
 from pymc_discrete.runtime.checks import check_auto_or_count, check_choice
 from pymc_discrete.runtime.compiling import announced, announcing
@@ -197,7 +198,7 @@ class DiscreteStep(JaxStep):
         self.integrated = self.also_moved(self.model, self._names, {"integrate": asked["integrate"]})
         if self.integrated:
             self._target_options["integrate"] = list(self.integrated)
-            values = {v.name: v for v in self.model.value_vars}
+            values = values_by_name(self.model)
             self.vars += [values[name] for name in self.integrated]
         check_auto_or_count("transitions", transitions, "transitions per draw")
         check_choice("start", start, KINDS_OF_START)

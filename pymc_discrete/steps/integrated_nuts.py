@@ -15,6 +15,7 @@ from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.differences.from_model import coefficients_of
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.described import DescribedModel
+from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
@@ -62,7 +63,7 @@ class IntegratedNUTS(NutsInJax):
             )
             described = DescribedModel(model, options.get("initial_point"))
             return steps_for(described, discrete, integrate=integrated, **shared)
-        values = {str(v.name): v for v in model.value_vars}
+        values = values_by_name(model)
         moved = [values[name] for name in [*continuous, *discrete, *integrated]]
         return BlockedStep.__new__(cls, moved, **options)
 
@@ -82,7 +83,7 @@ class IntegratedNUTS(NutsInJax):
         del compile_kwargs
         self.model, self.blocked = model_of(model), blocked
         self._continuous, self._discrete, self.integrated = self.divided(self.model, vars, integrate)
-        values = {str(v.name): v for v in self.model.value_vars}
+        values = values_by_name(self.model)
         self.vars = [values[name] for name in [*self._continuous, *self._discrete, *self.integrated]]
         self.rng = get_random_generator(rng)
         self._initial_point = initial_point

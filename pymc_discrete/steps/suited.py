@@ -13,6 +13,7 @@ from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.model.blocks import block_of
 from pymc_discrete.model.described import DescribedModel
+from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.model.untouched import terms_without_jax
 from pymc_discrete.model.without_jax import no_jax_version, variables_without_jax
 from pymc_discrete.runtime.names import shown
@@ -228,7 +229,9 @@ def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError)
         f"AutoStep: PyMC's {kind.__name__} for {name!r}: it enters {term!r}, which has an Op without a JAX "
         f"version ({why})"
     )
-    return kind([value], model=model)
+    step = kind([value], model=model)
+    step.vars = [values_by_name(model)[name]]
+    return step
 
 
 def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[str, Any]:

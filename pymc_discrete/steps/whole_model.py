@@ -12,6 +12,7 @@ from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
 from pymc_discrete.steps.draws_ahead import DrawsAhead, WhatMoves
@@ -83,7 +84,7 @@ class WholeModel(DrawsAhead, CompoundStep):
 
     @property
     def vars(self) -> list[Variable]:
-        values = {str(v.name): v for v in self.model.value_vars}
+        values = values_by_name(self.model)
         own = [var for m in self.methods for var in m.vars]
         return [*own, *(values[name] for name in self.by_nuts)]
 
