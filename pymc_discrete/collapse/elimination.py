@@ -702,18 +702,19 @@ def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]
     pairs = []
     for n, group in enumerate(paths.pairs):
         rows = at_steps(take_rows(joint(group, arrays), group.tables), len(group.shape) - 1)
-        # steps before the start of a path leave its message, which is 0 there, as it is
-        pairs.append(in_rounds(paths, rows, n, -np.log(group.shape[0])))
+        # steps before the start of a path allow one value only, which leaves its message, 0, as it is
+        first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
+        pairs.append(in_rounds(paths, rows, n, first))
     return unary_along(paths, arrays), pairs
 
 
-def in_rounds(paths: Paths, rows, step: int, missing: float):
-    """(L, B, ...), the rows (r, ...) of the sites of one step in each round, and a number before the start of
+def in_rounds(paths: Paths, rows, step: int, missing: Any):
+    """(L, B, ...), the rows (r, ...) of the sites of one step in each round; `missing` before the start of
     shorter paths.
     """
     present = paths.sites[..., step] >= 0
     if not present.all():
-        rows = jnp.concatenate([jnp.full((1, *rows.shape[1:]), missing), rows])
+        rows = jnp.concatenate([jnp.broadcast_to(missing, (1, *rows.shape[1:])), rows])
         rows = rows[np.where(present, np.cumsum(present.reshape(-1)).reshape(present.shape), 0).reshape(-1)]
     return rows.reshape(*present.shape, *rows.shape[1:])
 
