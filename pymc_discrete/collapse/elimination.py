@@ -177,8 +177,9 @@ class EliminationOrder:
                 self._keep((array, n), tuple(scope), row)
         while self._tables:
             around = {i: self._neighbours(i) for i in self._tables}
-            paths = (self._paths(around, width) for width in range(1, WIDEST_PATH + 1) if sequential)
-            self.stages.append(next(filter(None, paths), None) or self._stage(around))
+            widths = range(1, WIDEST_PATH + 1 if sequential else 1)
+            paths = filter(None, (self._paths(around, width) for width in widths))
+            self.stages.append(next(paths, []) or self._stage(around))
 
     def _each_alone(self, scopes: Sequence[np.ndarray], tables: Sequence[np.ndarray]) -> None:
         """The stages where no table joins two sites: those that `_stage` finds, for all sites at once."""
@@ -402,22 +403,22 @@ class EliminationOrder:
         sites = np.full((longest, len(paths)), -1)
         for n, path in enumerate(paths):
             sites[longest + width - len(path) :, n] = path[:-width]
-        joined = [zip(*self._joining(path, width), strict=True) for path in paths]
+        joining = [zip(*self._joining(path, width), strict=True) for path in paths]
         # one round after another, of each those of all paths
         scopes: list[list[tuple[int, ...]]] = [[] for _ in range(period)]
         tables: list[list[list[tuple[int, int]]]] = [[] for _ in range(period)]
         for n, row in enumerate(sites):
-            for path, i in zip(joined, row, strict=True):
+            for left, i in zip(joining, row, strict=True):
                 if i >= 0:
-                    scope, mine = next(path)
+                    scope, mine = next(left)
                     scopes[n % period].append(scope)
                     tables[n % period].append(mine)
         unary, pairs = [], []
-        for of_step, mine in zip(scopes, tables, strict=True):
+        for of_step, of_pairs in zip(scopes, tables, strict=True):
             shape = tuple(self.counts[[*of_step[0]]].tolist())
             alone = [sorted(t for t in self._tables[s[0]] if len(self._scope[t]) == 1) for s in of_step]
             unary.append(self._sums([s[:1] for s in of_step], shape[:1], alone))
-            pairs.append(self._sums(of_step, shape, mine))
+            pairs.append(self._sums(of_step, shape, of_pairs))
         found = Paths(
             sites.reshape(-1, period, len(paths)).swapaxes(1, 2),
             np.array([path[-width:] for path in paths]),
