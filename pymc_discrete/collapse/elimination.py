@@ -659,18 +659,20 @@ def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
 def summed_along(paths: Paths, arrays: list[Any]):
     """(B, K1, ..., Kw) nats, the tables that the sums leave for the ends; and what is kept of the paths."""
     if paths.common is None:
-        return along(messages, paths, *tables_along(paths, arrays))
+        return passed_along(messages, paths, *tables_along(paths, arrays))
     pairs = [at_steps(joint(group, arrays), len(group.shape) - 1) for group in paths.pairs]
     common = [jnp.asarray(tables) for tables in paths.common]
-    return along(messages_in_common, paths, unary_along(paths, arrays), pairs, common)
+    return passed_along(messages_in_common, paths, unary_along(paths, arrays), pairs, common)
 
 
 def largest_of_paths(paths: Paths, arrays: list[Any]):
     """As `summed_along`, with the largest entries in the place of sums."""
-    return along(largest_along, paths, *tables_along(paths, arrays))
+    return passed_along(largest_along, paths, *tables_along(paths, arrays))
 
 
-def along(passed: Callable[..., Any], paths: Paths, unary: list[Any], pairs: list[Any], common: Any = None):
+def passed_along(
+    passed: Callable[..., Any], paths: Paths, unary: list[Any], pairs: list[Any], common: Any = None
+):
     """The tables that `passed`, one of the functions of messages, leaves for the ends; and what is kept."""
     arriving, last = passed(unary, pairs) if common is None else passed(unary, pairs, common)
     weights = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]

@@ -7,14 +7,14 @@ import xarray
 from xarray import DataTree
 
 from pymc_discrete.collapse.marginalize import check_truncate
-from pymc_discrete.collapse.recover import group_of, of_draws, states_of, variables_to_recover
+from pymc_discrete.collapse.recover import arrays_of_states, group_of, of_draws, variables_to_recover
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.model.blocks import DISCRETE, free, model_of
 from pymc_discrete.runtime.checks import check_choice, check_result, check_switch
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.waiting import watched
 
-GIVEN = (DRAWS, MEANS) = ("draws", "means")
+EACH_DRAW, MEANS = "draws", "means"
 LOG_PROBABILITY = "log_probability"
 
 
@@ -24,7 +24,7 @@ def most_probable(
     model: pm.Model | None = None,
     vars: Any = None,
     *,
-    given: str = DRAWS,
+    given: str = EACH_DRAW,
     probabilities: bool = False,
     truncate: dict[str, tuple[int, int]] | None = None,
 ) -> DataTree:
@@ -96,7 +96,7 @@ def most_probable(
     >>> pmd.most_probable(idata, model)["most_probable"]["z"]  # doctest: +SKIP
     """
     check_result(idata, "pmd.most_probable(idata, model)")
-    check_choice("given", given, GIVEN)
+    check_choice("given", given, (EACH_DRAW, MEANS))
     check_truncate(truncate)
     check_switch("probabilities", probabilities)
     model = model_of(model, vars)
@@ -117,7 +117,7 @@ def most_probable(
         ) from error
     known = {n: at.coords[n].values for n in ("chain", "draw")}
     groups = {
-        "most_probable": states_of(density.space, x, model).assign(
+        "most_probable": arrays_of_states(density.space, x, model).assign(
             {LOG_PROBABILITY: (["chain", "draw"], log_probability)}
         )
     }

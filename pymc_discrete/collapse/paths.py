@@ -37,12 +37,12 @@ def messages(unary, pairs):
     return _forward(unary, pairs)[0]
 
 
-def start_of(unary, pairs):
+def first_message(unary, pairs):
     """(B, K, M) nats, the message at the first site, 0."""
     return jnp.zeros((*unary[0].shape[1:], pairs[0].shape[3]))
 
 
-def summed_out(before, pair):
+def site_summed(before, pair):
     """The message (B, M, N) nats with a site summed out, and (B, K, M, N) the probabilities of its values
     given those of the other sites.
 
@@ -66,11 +66,11 @@ def _forward(unary, pairs):
         arriving, probabilities = [], []
         for own, pair in zip(*tables, strict=True):
             arriving.append(message.reshape(pair.shape[:3]))
-            message, p = summed_out(arriving[-1] + own[..., None], pair)
+            message, p = site_summed(arriving[-1] + own[..., None], pair)
             probabilities.append(p)
         return message.reshape(start.shape), (arriving, probabilities)
 
-    start = start_of(unary, pairs)
+    start = first_message(unary, pairs)
     last, (arriving, probabilities) = jax.lax.scan(round_of, start, (unary, pairs))
     return (arriving, last.reshape(shape_at_end(pairs))), probabilities
 
@@ -112,7 +112,7 @@ def largest_along(unary, pairs):
             message = ((arriving[-1] + own[..., None])[..., None] + pair).max(1)
         return message.reshape(start.shape), arriving
 
-    start = start_of(unary, pairs)
+    start = first_message(unary, pairs)
     last, arriving = jax.lax.scan(round_of, start, (unary, pairs))
     return arriving, last.reshape(shape_at_end(pairs))
 
@@ -191,7 +191,7 @@ def _forward_in_common(unary, pairs, common):
             return (small & (jnp.einsum("bkm,kmn->bmn", some, others) > 0)).any()
 
         apart = jax.lax.cond(small.any(), lost, lambda: jnp.array(False))
-        return jax.lax.cond(apart, lambda: summed_out(before, tables[u][None])[0], lambda: product), apart
+        return jax.lax.cond(apart, lambda: site_summed(before, tables[u][None])[0], lambda: product), apart
 
     def round_of(message, given):
         arriving, apart = [], []

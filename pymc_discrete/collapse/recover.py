@@ -264,7 +264,7 @@ def with_draws(idata: DataTree, model: pm.Model, density: ModelDensity, x: np.nd
     posterior = idata["posterior"].to_dataset()
     if all(m.name in posterior for m in space.members):
         return found
-    states = states_of(space, x, model)
+    states = arrays_of_states(space, x, model)
     posterior = posterior.assign(states.data_vars).assign_coords(states.coords)
     drawn = {m.name for m in space.members}
     of_old = [str(d.name) for d in model.deterministics if {str(v.name) for v in ancestors([d])} & drawn]
@@ -278,7 +278,7 @@ def with_draws(idata: DataTree, model: pm.Model, density: ModelDensity, x: np.nd
     return found
 
 
-def states_of(space: Space, x: np.ndarray, model: pm.Model) -> xarray.Dataset:
+def arrays_of_states(space: Space, x: np.ndarray, model: pm.Model) -> xarray.Dataset:
     """States x (chains, draws, d) as arrays (chain, draw, ...), with the coordinates of the model."""
     coords, dims = coords_and_dims_for_inferencedata(model)
     arrays: dict[str, Any] = {}

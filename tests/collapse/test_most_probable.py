@@ -202,7 +202,7 @@ def test_what_is_refused():
         pmd.most_probable(idata, model, given="mean")
     with pytest.raises(ValueError, match="probabilities must be True or False"):
         pmd.most_probable(idata, model, probabilities="z")
+    with pm.Model() as model:
+        pm.Normal("J")
     with pytest.raises(ValueError, match="no discrete free variable to find states of"):
-        with pm.Model():
-            pm.Normal("J")
-            pmd.most_probable(idata)
+        pmd.most_probable(idata, model)
