@@ -1,4 +1,4 @@
-"""Markov chains of all kinds are drawn at once, exactly: of several lags, in batches, with tables that vary."""
+"""Markov chains are drawn at once, exactly: of several lags, in batches, with tables that vary."""
 
 import itertools
 
