@@ -171,9 +171,10 @@ def markdown(args, records):
     )  # fmt: skip
 
 
-FOOTNOTE = f"""- {T:,} states, {CHAINS} chains of 200 tuning draws and 500 draws, one core. Seconds of whole calls are
-  those of the processor, of sampling those of the clock, on a machine that others use, too. Effective draws:
-  the least bulk ESS of the mean state, the number of switches, the first and the middle state; *of* names it."""
+FOOTNOTE = f"""- {T:,} states, {CHAINS} chains of 200 tuning draws and 500 draws, one core. Seconds of
+  whole calls are those of the processor, of sampling those of the clock, on a machine that others use, too.
+  Effective draws: the least bulk ESS of the mean state, the number of switches, the first and the middle
+  state; *of* names it."""
 
 
 if __name__ == "__main__":

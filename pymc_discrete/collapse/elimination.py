@@ -28,9 +28,7 @@ MOST_ENTRIES = 2**27  # largest number of entries of all such tables
 STAGE_RATIO = 64
 SHORTEST_PATH = 4  # a path is summed one site after another if it has at least so many sites to sum
 WIDEST_PATH = 4  # of a path a site may interact with at most so many sites that follow it
-SHORTEST_WIDE_PATH = (
-    16  # the same as SHORTEST_PATH, where a site interacts with more than one that follows it
-)
+SHORTEST_WIDE_PATH = 16  # the same, where a site interacts with more than one that follows it
 # The time of one entry of a table in logarithms is that of so many multiplications in a product of matrices.
 PRODUCTS = 16
 SHORT_SEQUENCE = 32  # sequences of at most so many entries are compared column by column, others one by one
@@ -316,15 +314,17 @@ class EliminationOrder:
         """The paths of a width that can be summed out next, in groups of about equal lengths."""
         groups: dict[tuple[int, tuple[int, ...]], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
-        inside: set[int] = set()  # the sites that these paths sum out
+        inside: set[int] = set()  # the sites that these paths sum out, and
+        held: set[int] = set()  # all of their sites
         shortest = SHORTEST_WIDE_PATH if width > 1 else 1 if self._compact else SHORTEST_PATH
         for i in sorted(around):
             if 0 < len(around[i]) <= width and i not in passed:
-                path, period = self._path(i, around, width, inside)
+                path, period = self._path(i, around, width, inside, held)
                 passed.update(path)
                 rounds = (len(path) - width) // period
                 if rounds * period >= shortest and self._affordable(path, width, period):
                     inside.update(path[: rounds * period])
+                    held.update(path[: rounds * period + width])
                     about = 0 if self._compact else rounds.bit_length()
                     counts = tuple(self.counts[path[:period]].tolist())
                     groups[about, counts].append(path[: rounds * period + width])
@@ -360,7 +360,7 @@ class EliminationOrder:
         return scopes, tables
 
     def _path(
-        self, first: int, around: dict[int, list[int]], width: int, inside: set[int]
+        self, first: int, around: dict[int, list[int]], width: int, inside: set[int], held: set[int]
     ) -> tuple[list[int], int]:
         """The sites of a path, and after how many of them the numbers of values repeat.
 
@@ -369,7 +369,7 @@ class EliminationOrder:
 
         Parameters
         ----------
-        inside : sites that other paths sum out
+        inside, held : sites that other paths sum out, and all sites of these
         """
         path, periods, n = [first], [*range(1, width + 1)], 0
         placed = {first}
@@ -379,7 +379,8 @@ class EliminationOrder:
             new.sort(key=lambda j: (len(placed.union(around[j], new)), j))
             longer = [*path, *new]
             left = [e for e in periods if self._repeats(longer, len(path), e)]
-            if len(longer) - 1 > n + width or not left or inside.intersection(new):
+            apart = path[n] not in held and not inside.intersection(new)
+            if len(longer) - 1 > n + width or not left or not apart:
                 break
             path, periods, n = longer, left, n + 1
             placed.update(new)
