@@ -1,5 +1,6 @@
 from . import diagnostics, factor_graphs, kernels, learning, variational
 from .collapse.marginalize import marginalize
+from .collapse.most_probable import most_probable
 from .collapse.recover import recover
 from .diagnostics.labels.coclustering import coclustering
 from .diagnostics.labels.partition import partition
@@ -66,6 +67,7 @@ __all__ = [
     "learning",
     "log_evidence",
     "marginalize",
+    "most_probable",
     "partition",
     "plot_chains",
     "plot_coclustering",

@@ -4,6 +4,7 @@ A message is known by a piece of its text, as it stands in the code.
 """
 
 import importlib
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -650,6 +651,26 @@ def sums_too_many():
     pm.Potential("p", -((pt.dot(np.random.default_rng(1).normal(size=60), z)) ** 2))
 
 
+def pairs_of_chains(**more):
+    """Two Markov chains in one variable, whose support point PyMC cannot write."""
+    with warnings.catch_warnings(action="ignore"):  # when it is imported
+        from pymc_extras import DiscreteMarkovChain
+    P, first = np.array([[0.9, 0.1], [0.2, 0.8]]), pm.Categorical.dist([0.5, 0.5])
+    DiscreteMarkovChain("z", P=P, init_dist=first, shape=(2, 3), **more)
+
+
+def two_switches():
+    switch()
+    pm.Bernoulli("k", 0.5)
+
+
+def sums_too_many_and_a_switch():
+    sums_too_many()
+    pm.Bernoulli("k", 0.5)
+
+
+SUMMED = {"z": np.zeros((3, 60), int), "k": np.zeros(3, int)}
+
 row(" To sum out {} alone: collapse=", *taken(switch, {"collapse": "all"}, {"collapse": ["z"]}))
 row("collapse= needs dtype=", *taken(switch, {"collapse": True, "dtype": "float32"}, {"collapse": True}))
 row(
@@ -699,6 +720,11 @@ row(
 
 # ---------------------------------------------------------------- sums and evidence
 row(
+    "has no start of its own for these parameters",
+    on(pairs_of_chains, lambda model: pmd.AutoStep()),
+    on(lambda: pairs_of_chains(initval=np.zeros((2, 3), int)), lambda model: pmd.AutoStep()),
+)
+row(
     "Say from where to where to sum",
     on(count, lambda model: pmd.marginalize(model)),
     on(count, lambda model: pmd.marginalize(model, truncate={"n": (0, 200)})),
@@ -709,9 +735,23 @@ row(
     *taken(lambda: counted(3), {"collapse": True})[:1],
 )
 row(
-    "model has no discrete free variable to recover",
+    "model has no discrete free variable to {}",
     on(switch, lambda model: pmd.recover(draws(a=np.zeros(3)), pmd.marginalize(model))),
     on(switch, lambda model: pmd.recover(draws(a=np.zeros(3)), model)),
+    on(switch, lambda model: pmd.most_probable(draws(a=np.zeros(3)), model)),
+)
+row(
+    "given='means' takes the means of all variables but",
+    on(
+        two_switches,
+        lambda model: pmd.most_probable(draws(a=np.zeros(3), k=np.ones(3, int)), model, "z", given="means"),
+    ),
+    on(two_switches, lambda model: pmd.most_probable(draws(a=np.zeros(3), k=np.ones(3, int)), model, "z")),
+)
+row(
+    "The most probable states are found where all states can be summed",
+    on(sums_too_many_and_a_switch, lambda model: pmd.most_probable(draws(**SUMMED), model)),
+    on(sums_too_many_and_a_switch, lambda model: pmd.most_probable(draws(**SUMMED), model, "k")),
 )
 
 
@@ -1016,6 +1056,7 @@ row(
 NOT_RUN = {
     "it says what an argument takes, and names no other way": (
         "pmd.recover(idata, model)",
+        "pmd.most_probable(idata, model)",
         "pmd.fit_flow(model, ['z'], draws=idata)",
         "pmd.plot_probabilities(idata, 'z')",
         "factors holds {}, which is no factor",

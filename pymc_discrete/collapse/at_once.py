@@ -6,14 +6,12 @@ still takes no more work than a few sweeps that draw them one by one (Lauritzen 
 Local computations with probabilities on graphical structures).
 """
 
-import math
-
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order
 
 from pymc_discrete.collapse.elements import ElementGroup, Sparse
-from pymc_discrete.collapse.elimination import Elimination, TooDear
+from pymc_discrete.collapse.elimination import PRODUCTS, Elimination, Paths, TooDear
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.runtime.float32 import floats_are_32_bit
@@ -27,6 +25,8 @@ WORK_PER_SWEEP = 1000
 # tens to thousands of sweeps for an independent draw where they depend strongly on each other, else one or
 # two.
 WORTH_SWEEPS = 16
+# Along a path they need more: what is known at one end reaches the other through all sites between them.
+WORTH_SWEEPS_OF_PATH = 64
 MOST_STAGES = 64  # of the elimination, each of which is a part of the compiled program
 # Of more sites, the sum over so many neighbours of one of them is tried first.
 SITES_TRIED = 4096
@@ -63,17 +63,19 @@ def sums_worth_it(density: ModelDensity) -> Sums | None:
     """As `affordable_sums`, for sites with a finite support each in terms of few sites each."""
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
-        groups = [g for g in Sparse(density, counts).groups if isinstance(g, ElementGroup)]
+        groups = [g for g in Sparse(density, counts, shared=True).groups if isinstance(g, ElementGroup)]
         if all(len(g.widths) < 2 for g in groups):
             return None  # independent sites, which a sweep draws at once
-        sweep = sum(len(g.sites) * sum(g.widths) for g in groups)
-        tables = sum(len(g.sites) * math.prod(g.widths) for g in groups)
-        most = WORTH_SWEEPS * (WORK_PER_SWEEP + sweep) - tables
-        check_about_one_site(counts, [g.sites for g in groups], most)
-        sums = Sums(density, counts, most)
+        sweep = WORK_PER_SWEEP + sum(len(g.sites) * sum(g.widths) for g in groups)
+        tables = sum(g.entries for g in groups)
+        check_about_one_site(counts, [g.sites for g in groups], WORTH_SWEEPS_OF_PATH * sweep)
+        sums = Sums(density, counts, WORTH_SWEEPS_OF_PATH * sweep - tables, shared=True)
     except (NotImplementedError, SumTooLarge, TooDear):
         return None
-    return sums if len(sums.elimination.order.stages) <= MOST_STAGES else None
+    stages = sums.elimination.order.stages
+    along = sum((g.sites >= 0).sum() for stage in stages for g in stage if isinstance(g, Paths))
+    worth = WORTH_SWEEPS_OF_PATH if along > len(counts) / 2 else WORTH_SWEEPS
+    return sums if len(stages) <= MOST_STAGES and sums.work <= worth * sweep else None
 
 
 def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: float) -> None:
@@ -81,7 +83,8 @@ def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: flo
 
     Parameters
     ----------
-    counts, scopes, most : as in `Elimination`
+    counts, scopes, most : as in `Elimination`; tables that many sites share may have `PRODUCTS` times as many
+        entries
 
     Raises
     ------
@@ -97,4 +100,4 @@ def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: flo
     number = np.full(d, -1)
     number[near] = np.arange(len(near))
     inside = [number[sites] for sites in scopes]
-    Elimination(counts[near], [sites[(sites >= 0).all(axis=1)] for sites in inside], most=most)
+    Elimination(counts[near], [sites[(sites >= 0).all(axis=1)] for sites in inside], most=PRODUCTS * most)

@@ -19,6 +19,7 @@ from pymc_discrete.collapse.elimination import (
     Elimination,
     Paths,
     aligned,
+    at_ends,
     is_root,
     logsumexp,
     sites_summed_out,
@@ -43,7 +44,8 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
     arriving: dict[int, Any] = {}  # the messages along paths
     for group in groups:
         if isinstance(group, Paths):
-            arriving[len(arrays)], left = messages(*tables_along(group, arrays))
+            arriving[len(arrays)], last = messages(*tables_along(group, arrays))
+            left = at_ends(group, last)
         else:
             left, _ = sites_summed_out(group, arrays)
         arrays.append(left)
@@ -52,32 +54,43 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
         # what all other tables of the component say about the sites that the group's sum depends on
         outer = found[number]
         if isinstance(group, Paths):
-            of_sites, of_pairs = of_paths(group, arrays, arriving[number], outer)
-            to_sources(group.unary, of_sites, arrays, found)
-            to_sources(group.pairs, of_pairs, arrays, found)
+            cavities_of_steps = of_paths(group, arrays, arriving[number], outer)
+            for unary, pairs, of_sites, of_pairs in zip(
+                group.unary, group.pairs, *cavities_of_steps, strict=True
+            ):
+                to_sources(unary, of_sites, arrays, found)
+                to_sources(pairs, of_pairs, arrays, found)
         else:
             to_sources(group, jnp.zeros(()) if is_root(group) else outer[:, None], arrays, found)
     return found[: len(tables)]
 
 
-def of_paths(paths: Paths, arrays: list[Any], arriving: Any, end: Any) -> tuple[Any, Any]:
-    """The cavities (G, K) of the sites of paths and (G, K, K) of each and the next one.
+def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> tuple[list[Any], list[Any]]:
+    """The cavities [(G, K)] of the sites of paths and [(G, K, K1, ..., Kw)] of each and the next ones.
+
+    There is one of each for every step of a round.
 
     Parameters
     ----------
-    arriving : (L, B, K) nats, the messages from the start of the paths
-    end : (B, K) nats, what comes from beyond the end of each path
+    arriving : [(L, B, K, M) nats], the messages from the start of the paths
+    end : (B, K1, ..., Kw) nats, what comes from beyond the end of each path
     """
 
-    def step(after, given):
-        own, pair, before = given
-        back = logsumexp(pair + after[:, None, :], 2)  # about the site, from all that follow
-        return own + back, (before + back, (before + own)[:, :, None] + after[:, None, :])
+    def round_of(after, given):
+        of_sites, of_pairs = [], []
+        for own, pair, before in [*zip(*given, strict=True)][::-1]:
+            after = after.reshape(pair[:, 0].shape)
+            # about the sites before the step, from all that follow
+            back = logsumexp(pair + after[:, None], 3)
+            of_sites.append(logsumexp(before + back, 2))
+            of_pairs.append((before + own[..., None])[..., None] + after[:, None])
+            after = own[..., None] + back
+        return after.reshape(end.shape), (of_sites[::-1], of_pairs[::-1])
 
     unary, pairs = tables_along(paths, arrays)
-    _, both = jax.lax.scan(step, end, (unary, pairs, arriving), reverse=True)
-    of_sites, of_pairs = (a[paths.sites >= 0] for a in both)
-    return of_sites, of_pairs
+    _, both = jax.lax.scan(round_of, end, (unary, pairs, arriving), reverse=True)
+    of_sites, of_pairs = ([a[paths.sites[..., n] >= 0] for n, a in enumerate(of_steps)] for of_steps in both)
+    return of_sites, [a.reshape(-1, *g.shape) for a, g in zip(of_pairs, paths.pairs, strict=True)]
 
 
 def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: list[Any]) -> None:

@@ -3,22 +3,21 @@
 Two sites are neighbours here if a table joins them. Sites are summed out in stages. Those of a stage share no
 table, so that they are summed out at once; each leaves a table of its neighbours. The order is found once,
 from the sites that the tables join: next come those whose tables with their neighbours have the fewest
-entries. So a tree loses its leaves first. A long path is summed from one end to the other on a CPU; on an
-accelerator it is halved in every stage.
+entries. So a tree loses its leaves first. A long path, also one in which a site interacts with the few that
+follow it, is summed from one end to the other on a CPU; on an accelerator it is halved in every stage.
 """
 
 import functools
-import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pymc_discrete.collapse.paths import messages, messages_in_common, sampled_backward
+from pymc_discrete.collapse.paths import assigned_backward, largest_along, messages, messages_in_common
 from pymc_discrete.kernels.random import choose
 from pymc_discrete.space.indexing import unique_pairs
 
@@ -28,6 +27,8 @@ MOST_ENTRIES = 2**27  # largest number of entries of all such tables
 # work than to take the smallest one by one, and more is done at once.
 STAGE_RATIO = 64
 SHORTEST_PATH = 4  # a path is summed one site after another if it has at least so many sites to sum
+WIDEST_PATH = 4  # of a path a site may interact with at most so many sites that follow it
+SHORTEST_WIDE_PATH = 16  # the same, where a site interacts with more than one that follows it
 # The time of one entry of a table in logarithms is that of so many multiplications in a product of matrices.
 PRODUCTS = 16
 SHORT_SEQUENCE = 32  # sequences of at most so many entries are compared column by column, others one by one
@@ -93,30 +94,41 @@ class EliminatedSites(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Paths that are summed out at once, each from its first site to its end, which stays.
+    """Paths that are summed out at once, each from its first site to the w sites at its end, which stay.
+
+    A site interacts with the w that follow it, at most. The numbers of values repeat after e sites, which are
+    summed out in a round, see `paths`.
 
     Attributes
     ----------
-    sites : (L, B) int, the L sites of each of B paths; shorter paths begin with -1
-    ends : (B,) int, the sites that follow
-    unary : EliminatedSites, of the sites alone, in the order of `sites` without -1
-    pairs : EliminatedSites, of each of these sites and the next one
-    common : (L,) int, which table of `pairs` all paths have at each step; None where they have different ones
+    sites : (L, B, e) int, the sites of the L rounds of each of B paths; shorter paths begin with -1
+    ends : (B, w) int, the sites that follow
+    unary : e EliminatedSites, of the sites of a round alone, round by round, without -1
+    pairs : e EliminatedSites, of each of these sites and the w that follow it
+    common : e (L,) int, which tables of `pairs` all paths have in each round; None where they have different
+        ones
     """
 
     sites: np.ndarray
     ends: np.ndarray
-    unary: EliminatedSites
-    pairs: EliminatedSites
-    common: np.ndarray | None
+    unary: list[EliminatedSites]
+    pairs: list[EliminatedSites]
+    common: list[np.ndarray] | None
+
+    @property
+    def counts(self) -> list[int]:
+        """The numbers of values of the sites of a round."""
+        return [group.shape[0] for group in self.pairs]
 
     @property
     def entries(self) -> float:
         """The work of the sums, counted in entries of tables."""
-        steps, K = self.sites.size, self.pairs.shape[0]
-        if self.common is None:
-            return float(steps * K**2)
-        return self.pairs.different * K**2 + steps * K**2 / PRODUCTS
+        rounds = self.sites.shape[0] * self.sites.shape[1]
+        return float(sum(self._entries(group, rounds) for group in self.pairs))
+
+    def _entries(self, group: EliminatedSites, rounds: int) -> float:
+        each = math.prod(group.shape)
+        return rounds * each if self.common is None else (group.different + rounds / PRODUCTS) * each
 
 
 class EliminationOrder:
@@ -163,8 +175,9 @@ class EliminationOrder:
                 self._keep((array, n), tuple(scope), row)
         while self._tables:
             around = {i: self._neighbours(i) for i in self._tables}
-            found = self._paths(around) if sequential else []
-            self.stages.append(found or self._stage(around))
+            widths = range(1, WIDEST_PATH + 1 if sequential else 1)
+            paths = filter(None, (self._paths(around, width) for width in widths))
+            self.stages.append(next(paths, []) or self._stage(around))
 
     def _each_alone(self, scopes: Sequence[np.ndarray], tables: Sequence[np.ndarray]) -> None:
         """The stages where no table joins two sites: those that `_stage` finds, for all sites at once."""
@@ -297,75 +310,138 @@ class EliminationOrder:
         return EliminatedSites(np.array(scopes), shape, sources, np.array(of_members))
 
     # ------------------------------------------------------------ paths
-    def _paths(self, around: dict[int, list[int]]) -> list[EliminatedSites | Paths]:
-        """The paths that can be summed out next, in groups of about equal lengths."""
-        groups: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+    def _paths(self, around: dict[int, list[int]], width: int) -> list[EliminatedSites | Paths]:
+        """The paths of a width that can be summed out next, in groups of about equal lengths."""
+        groups: dict[tuple[int, tuple[int, ...]], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
+        inside: set[int] = set()  # the sites that these paths sum out, and
+        held: set[int] = set()  # all of their sites
+        shortest = SHORTEST_WIDE_PATH if width > 1 else 1 if self._compact else SHORTEST_PATH
         for i in sorted(around):
-            if len(around[i]) == 1 and i not in passed:
-                path = self._path(i, around)
+            if 0 < len(around[i]) <= width and i not in passed:
+                path, period = self._path(i, around, width, inside, held)
                 passed.update(path)
-                if len(path) > (1 if self._compact else SHORTEST_PATH):
-                    about = 0 if self._compact else len(path).bit_length()
-                    groups[about, int(self.counts[i])].append(path)
-        return [self._of_paths(paths) for some in groups.values() for paths in self._with_same(some)]
+                rounds = (len(path) - width) // period
+                if rounds * period >= shortest and self._affordable(path, width, period):
+                    inside.update(path[: rounds * period])
+                    held.update(path[: rounds * period + width])
+                    about = 0 if self._compact else rounds.bit_length()
+                    counts = tuple(self.counts[path[:period]].tolist())
+                    groups[about, counts].append(path[: rounds * period + width])
+        return [
+            self._of_paths(paths, width, len(counts))
+            for (_, counts), some in groups.items()
+            for paths in self._with_same(some, width)
+        ]
 
-    def _with_same(self, paths: list[list[int]]) -> list[list[list[int]]]:
-        """Paths in groups with the same tables of pairs, if that makes few groups; else all in one."""
+    def _with_same(self, paths: list[list[int]], width: int) -> list[list[list[int]]]:
+        """Paths in groups with the same tables of sites, if that makes few groups; else all in one."""
         if not self._shares:
             return [paths]
         groups: dict[Hashable, list[list[int]]] = defaultdict(list)
         for path in paths:
-            groups[
-                tuple(self._made_of(pair, self._joining(*pair)) for pair in itertools.pairwise(path))
-            ].append(path)
+            made_of = (self._made_of(s, t) for s, t in zip(*self._joining(path, width), strict=True))
+            groups[tuple(made_of)].append(path)
         return [*groups.values()] if FEWER_GROUPS * len(groups) <= len(paths) else [paths]
 
-    def _joining(self, i: int, j: int) -> list[tuple[int, int]]:
-        """The tables that join two sites."""
-        return sorted(self._tables[i] & self._tables[j])
+    def _joining(
+        self, path: list[int], width: int
+    ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, int]]]]:
+        """Of each site of a path that is summed out the site and those that follow it, and their tables.
 
-    def _path(self, first: int, around: dict[int, list[int]]) -> list[int]:
-        """A path from a site with a single neighbour through sites with two, and the site that follows these.
-
-        All have the same number of values.
+        These are the tables that join the site to others that follow.
         """
-        path, before = [first], -1
-        while True:
-            here = path[-1]
-            onward = [j for j in around[here] if j != before]
-            simple = all(len(self._scope[table]) <= 2 for table in self._tables[here])
-            if len(onward) != 1 or not simple or self.counts[onward[0]] != self.counts[here]:
-                return path
-            before = here
-            path.append(onward[0])
+        scopes, tables = [], []
+        taken: set[tuple[int, int]] = set()
+        for n, i in enumerate(path[:-width]):
+            scopes.append(tuple(path[n : n + width + 1]))
+            tables.append(sorted(t for t in self._tables[i] - taken if len(self._scope[t]) > 1))
+            taken.update(tables[-1])
+        return scopes, tables
 
-    def _of_paths(self, paths: list[list[int]]) -> Paths:
-        K, longest = int(self.counts[paths[0][0]]), max(map(len, paths))
+    def _path(
+        self, first: int, around: dict[int, list[int]], width: int, inside: set[int], held: set[int]
+    ) -> tuple[list[int], int]:
+        """The sites of a path, and after how many of them the numbers of values repeat.
+
+        Each site but the last ones, as many as the path is wide, interacts with sites before it and with the
+        next ones, as many as the path is wide, and with no others.
+
+        Parameters
+        ----------
+        inside, held : sites that other paths sum out, and all sites of these
+        """
+        path, periods, n = [first], [*range(1, width + 1)], 0
+        placed = {first}
+        while n < len(path):
+            new = [j for j in around[path[n]] if j not in placed]
+            # those first that bring the fewest other sites
+            new.sort(key=lambda j: (len(placed.union(around[j], new)), j))
+            longer = [*path, *new]
+            left = [e for e in periods if self._repeats(longer, len(path), e)]
+            apart = path[n] not in held and not inside.intersection(new)
+            if len(longer) - 1 > n + width or not left or not apart:
+                break
+            path, periods, n = longer, left, n + 1
+            placed.update(new)
+        # what the sites from here on join is not known to be in the path
+        return path[: n + width], periods[0]
+
+    def _affordable(self, path: list[int], width: int, period: int) -> bool:
+        """Whether the tables of the sites of a path and those that follow them are not too large."""
+        sizes = self.counts[path[: period + width]].tolist()
+        return all(math.prod(sizes[n : n + width + 1]) <= MOST_ENTRIES_OF_SITE for n in range(period))
+
+    def _repeats(self, path: list[int], start: int, period: int) -> bool:
+        """Whether the numbers of values of the sites from `start` on are those of sites a period before."""
+        return all(
+            n < period or self.counts[path[n]] == self.counts[path[n - period]]
+            for n in range(start, len(path))
+        )
+
+    def _of_paths(self, paths: list[list[int]], width: int, period: int) -> Paths:
+        longest = max(map(len, paths)) - width
         sites = np.full((longest, len(paths)), -1)
         for n, path in enumerate(paths):
-            sites[longest - len(path) :, n] = path
-        steps: list[tuple[int, ...]] = [
-            (i, j)
-            for here, after in itertools.pairwise(sites.tolist())
-            for i, j in zip(here, after, strict=True)
-            if i >= 0
-        ]
-        alone = [sorted(t for t in self._tables[i] if len(self._scope[t]) == 1) for i, _ in steps]
-        unary = self._sums([(i,) for i, _ in steps], (K,), alone)
-        pairs = self._sums(steps, (K, K), [self._joining(i, j) for i, j in steps])
-        common = None
-        if len(steps) == (longest - 1) * len(paths) and pairs.different < len(steps):
-            of_steps = pairs.tables.reshape(longest - 1, len(paths))
-            common = of_steps[:, 0] if (of_steps == of_steps[:, :1]).all() else None
-        found = Paths(sites[:-1], sites[-1], unary, pairs, common)
-        self._count(steps, (K, K), found.entries)
-        for i, _ in steps:
+            sites[longest + width - len(path) :, n] = path[:-width]
+        joining = [zip(*self._joining(path, width), strict=True) for path in paths]
+        # one round after another, of each those of all paths
+        scopes: list[list[tuple[int, ...]]] = [[] for _ in range(period)]
+        tables: list[list[list[tuple[int, int]]]] = [[] for _ in range(period)]
+        for n, row in enumerate(sites):
+            for left, i in zip(joining, row, strict=True):
+                if i >= 0:
+                    scope, mine = next(left)
+                    scopes[n % period].append(scope)
+                    tables[n % period].append(mine)
+        unary, pairs = [], []
+        for of_step, of_pairs in zip(scopes, tables, strict=True):
+            shape = tuple(self.counts[[*of_step[0]]].tolist())
+            alone = [sorted(t for t in self._tables[s[0]] if len(self._scope[t]) == 1) for s in of_step]
+            unary.append(self._sums([s[:1] for s in of_step], shape[:1], alone))
+            pairs.append(self._sums(of_step, shape, of_pairs))
+        found = Paths(
+            sites.reshape(-1, period, len(paths)).swapaxes(1, 2),
+            np.array([path[-width:] for path in paths]),
+            unary,
+            pairs,
+            self._in_common(pairs, longest // period, len(paths)),
+        )
+        self._count(scopes[0], max((g.shape for g in pairs), key=math.prod), found.entries)
+        for i in (i for of_step in scopes for i, *_ in of_step):
             del self._tables[i]
-        for n, end in enumerate(sites[-1].tolist()):
-            self._keep((self._arrays, n), (end,), n)
+        for n, path in enumerate(paths):
+            self._keep((self._arrays, n), tuple(path[-width:]), n)
         self._arrays += 1
         return found
+
+    @staticmethod
+    def _in_common(pairs: list[EliminatedSites], rounds: int, n_paths: int) -> list[np.ndarray] | None:
+        """Which tables all paths have in each round, if these are the same and some are those of others."""
+        if any(len(group.sites) < rounds * n_paths or group.different == len(group.sites) for group in pairs):
+            return None
+        tables = [group.tables.reshape(rounds, n_paths) for group in pairs]
+        return [t[:, 0] for t in tables] if all((t == t[:, :1]).all() for t in tables) else None
 
 
 class Elimination:
@@ -425,12 +501,21 @@ class Elimination:
         -------
         () nats, and the tables of every group of every stage, which `draw` reads
         """
+        return self._passed(tables, summed_along, sites_summed_out)
+
+    def _passed(
+        self, tables: Sequence[Any], along: Callable[..., Any], out: Callable[..., Any]
+    ) -> tuple[Any, list[list[Any]]]:
+        """What is left of all tables, and what is kept of every group.
+
+        Parameters
+        ----------
+        along, out : what takes `Paths`, or `EliminatedSites`, and all arrays of tables so far, and returns
+            the tables of what a group leaves, and what is kept
+        """
         arrays, total, stages = list(tables), jnp.zeros(()), []
         for stage in self.stages():
-            results = [
-                summed_along(group, arrays) if isinstance(group, Paths) else sites_summed_out(group, arrays)
-                for group in stage
-            ]
+            results = [(along if isinstance(group, Paths) else out)(group, arrays) for group in stage]
             arrays += [left for left, _ in results]
             roots = [
                 take_rows(left, group.tables).sum()
@@ -460,7 +545,7 @@ class Elimination:
         found[roots] = np.arange(len(roots))
         for group in groups[::-1]:
             if isinstance(group, Paths):
-                ends = np.broadcast_to(group.ends, group.sites.shape)
+                ends = np.broadcast_to(group.ends[:, :1], group.sites.shape)
                 found[group.sites[group.sites >= 0]] = found[ends[group.sites >= 0]]
             elif not is_root(group):
                 found[group.sites[:, 0]] = found[group.sites[:, 1]]
@@ -474,22 +559,50 @@ class Elimination:
         uniforms : (d,)
         stages : what `joined` returns
         """
-        index = jnp.zeros(len(self.counts), int)
+        return self._assigned(choose, uniforms, stages)
+
+    def most_probable(self, tables: Sequence[Any]) -> tuple[Any, Any]:
+        """The logarithm of the largest product of the tables, and (d,) int, the index of each site's value
+        there.
+
+        As `joined` and `draw`, with the largest entry in the place of each sum (Viterbi 1967; Dawid 1992).
+        """
+        largest, stages = self._passed(tables, largest_of_paths, largest_of_sites)
+        return largest, self._assigned(
+            lambda _, weights: weights.argmax(-1), np.zeros(len(self.counts)), stages
+        )
+
+    def _assigned(self, pick: Callable[..., Any], given: Any, stages: list[list[Any]]) -> Any:
+        """(d,) int, the index of each site's value, by `pick`, see `assigned_backward`, from the last group
+        to the first.
+
+        Parameters
+        ----------
+        given : (d,), what `pick` is given for each site
+        """
+        index, given = jnp.zeros(len(self.counts), int), jnp.asarray(given)
         for groups, kept in zip(self.stages()[::-1], stages[::-1], strict=True):
             for group, tables in zip(groups, kept, strict=True):
                 if isinstance(group, Paths):
-                    weights, pairs = tables
-                    chosen = sampled_backward(
-                        uniforms[group.sites], weights, pairs, index[group.ends], group.common
+                    weights, pairs, common = tables
+                    steps = [*np.moveaxis(group.sites, -1, 0)]
+                    chosen = assigned_backward(
+                        pick,
+                        [given[s] for s in steps],
+                        weights,
+                        pairs,
+                        index[group.ends],
+                        group.counts,
+                        common,
                     )
-                    present = group.sites >= 0
-                    index = index.at[group.sites[present]].set(chosen[present])
+                    for sites, found in zip(steps, chosen, strict=True):
+                        index = index.at[sites[sites >= 0]].set(found[sites >= 0])
                     continue
                 near = [index[column] for column in group.sites[:, 1:].T]
                 weights = tables[
                     (group.tables[:, None], np.arange(group.shape[0]), *(k[:, None] for k in near))
                 ]
-                index = index.at[group.sites[:, 0]].set(choose(uniforms[group.sites[:, 0]], weights))
+                index = index.at[group.sites[:, 0]].set(pick(given[group.sites[:, 0]], weights))
         return index
 
 
@@ -538,29 +651,76 @@ def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
     return logsumexp(table, 1), table
 
 
+def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
+    """As `sites_summed_out`, with the largest entry in the place of the sum."""
+    table = joint(group, arrays)
+    return table.max(1), table
+
+
 def summed_along(paths: Paths, arrays: list[Any]):
-    """(B, K) nats, the tables that the sums leave for the ends; and what `sampled_backward` reads."""
-    if paths.common is not None:
-        unary = take_rows(joint(paths.unary, arrays), paths.unary.tables).reshape(*paths.sites.shape, -1)
-        pairs = joint(paths.pairs, arrays)
-        arriving, last = messages_in_common(unary, pairs, jnp.asarray(paths.common))
-        return last, (unary + arriving, pairs)
-    unary, pairs = tables_along(paths, arrays)
-    arriving, last = messages(unary, pairs)
-    return last, (unary + arriving, pairs)
+    """(B, K1, ..., Kw) nats, the tables that the sums leave for the ends; and what is kept of the paths."""
+    if paths.common is None:
+        return passed_along(messages, paths, *tables_along(paths, arrays))
+    pairs = [at_steps(joint(group, arrays), len(group.shape) - 1) for group in paths.pairs]
+    common = [jnp.asarray(tables) for tables in paths.common]
+    return passed_along(messages_in_common, paths, unary_along(paths, arrays), pairs, common)
 
 
-def tables_along(paths: Paths, arrays: list[Any]):
-    """(L, B, K) and (L, B, K, K) nats, tables of the sites of paths, and of each site and the next one."""
-    unary, pairs = (take_rows(joint(g, arrays), g.tables) for g in (paths.unary, paths.pairs))
-    present = paths.sites >= 0
-    K = pairs.shape[-1]
-    if not present.all():  # steps before the start of a path leave the message as it is
-        stays = np.where(np.eye(K) > 0, 0.0, -np.inf)
-        index = np.where(present, np.cumsum(present.reshape(-1)).reshape(present.shape), 0).reshape(-1)
-        unary = jnp.concatenate([jnp.zeros((1, K)), unary])[index]
-        pairs = jnp.concatenate([jnp.asarray(stays)[None], pairs])[index]
-    return unary.reshape(*present.shape, K), pairs.reshape(*present.shape, K, K)
+def largest_of_paths(paths: Paths, arrays: list[Any]):
+    """As `summed_along`, with the largest entries in the place of sums."""
+    return passed_along(largest_along, paths, *tables_along(paths, arrays))
+
+
+def passed_along(
+    passed: Callable[..., Any], paths: Paths, unary: list[Any], pairs: list[Any], common: Any = None
+):
+    """The tables that `passed`, one of the functions of messages, leaves for the ends; and what is kept."""
+    arriving, last = passed(unary, pairs) if common is None else passed(unary, pairs, common)
+    weights = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
+    return at_ends(paths, last), (weights, pairs, common)
+
+
+def at_ends(paths: Paths, last):
+    """(B, K1, ..., Kw), the messages (B, M, N) at the ends of paths, with an axis for each site."""
+    counts = [paths.counts[n % len(paths.counts)] for n in range(paths.ends.shape[1])]
+    return last.reshape(-1, *counts)
+
+
+def at_steps(tables, width: int):
+    """Tables (..., K, M, N) of a site and the `width` sites that follow it, each of which has an axis."""
+    *first, K = tables.shape[:-width]
+    return tables.reshape(*first, K, -1, tables.shape[-1])
+
+
+def unary_along(paths: Paths, arrays: list[Any]) -> list[Any]:
+    """[(L, B, K) nats], tables of the sites of paths."""
+    return [
+        in_rounds(paths, take_rows(joint(g, arrays), g.tables), n, 0.0) for n, g in enumerate(paths.unary)
+    ]
+
+
+def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
+    """[(L, B, K)] and [(L, B, K, M, N)] nats, tables of the sites of paths, and of each site and the next
+    ones.
+    """
+    pairs = []
+    for n, group in enumerate(paths.pairs):
+        rows = at_steps(take_rows(joint(group, arrays), group.tables), len(group.shape) - 1)
+        # steps before the start of a path allow one value only, which leaves its message, 0, as it is
+        first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
+        pairs.append(in_rounds(paths, rows, n, first))
+    return unary_along(paths, arrays), pairs
+
+
+def in_rounds(paths: Paths, rows, step: int, missing: Any):
+    """(L, B, ...), the rows (r, ...) of the sites of one step in each round; `missing` before the start of
+    shorter paths.
+    """
+    present = paths.sites[..., step] >= 0
+    if not present.all():
+        rows = jnp.concatenate([jnp.broadcast_to(missing, (1, *rows.shape[1:])), rows])
+        rows = rows[np.where(present, np.cumsum(present.reshape(-1)).reshape(present.shape), 0).reshape(-1)]
+    return rows.reshape(*present.shape, *rows.shape[1:])
 
 
 def joint(group: EliminatedSites, arrays: list[Any]):

@@ -1,16 +1,21 @@
 """Sums along paths, one site after another, for many paths at once.
 
-A message is a table of one site, with a number for each of its values: the logarithm of the sum over all
-sites before it. A step takes K x K operations. Halving the path in every stage takes K x K x K for each
-site, and is faster on an accelerator, where many small operations one after another are slow.
+The sites of a path stand in an order in which each interacts with the next w ones at most, the width of the
+path: 1 in a chain or a tree, n in a chain in which a state depends on the n before it. A message is a table
+of w consecutive sites, with a number for each combination of their values: the logarithm of the sum over all
+sites before them. A step sums out the first of these, and the site that follows them comes in; with K values
+of each site it takes K^(w + 1) operations. Halving the path in every stage takes K^(2 w + 1) for each site,
+and is faster on an accelerator, where many small operations one after another are slow.
+
+Sites may have different numbers of values, if these repeat after e sites: a round is e steps, one for each,
+and functions take lists of e arrays. In these K is the number of values of the site that a step sums out, M
+that of all combinations of values of the w - 1 sites after it, and N that of the site that comes in.
 """
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-
-from pymc_discrete.kernels.random import choose
 
 SMALLEST_PRODUCT = 1e-250  # smaller products are summed in logarithms
 
@@ -21,75 +26,130 @@ def messages(unary, pairs):
 
     Parameters
     ----------
-    unary : (L, B, K) nats, the tables of the L sites of each of B paths
-    pairs : (L, B, K, K) nats, those of each site and the next one; the last are of the end of the path
+    unary : [(L, B, K) nats], the tables of the sites that are summed out in L rounds, of each of B paths
+    pairs : [(L, B, K, M, N) nats], those of each of these sites and the w after it
 
     Returns
     -------
-    arriving : (L, B, K) nats, at each of the L sites; 0 at the first
-    last : (B, K) nats, at the end
+    arriving : [(L, B, K, M) nats], at each of the sites that are summed out; 0 at the first
+    last : (B, M, N) nats, at the w sites at the end
     """
     return _forward(unary, pairs)[0]
 
 
-def _forward(unary, pairs):
-    def step(message, tables):
-        own, pair = tables
-        terms = (message + own)[:, :, None] + pair
-        largest = finite_or_zero(terms.max(1, keepdims=True))
-        weights = jnp.exp(terms - largest)
-        total = weights.sum(1, keepdims=True)
-        possible = total > 0
-        some = jnp.where(possible, total, 1.0)
-        new = (jnp.where(possible, jnp.log(some), -jnp.inf) + largest)[:, 0]
-        return new, (message, weights / some)
+def first_message(unary, pairs):
+    """(B, K, M) nats, the message at the first site, 0."""
+    return jnp.zeros((*unary[0].shape[1:], pairs[0].shape[3]))
 
-    last, (arriving, probabilities) = jax.lax.scan(step, jnp.zeros_like(unary[0]), (unary, pairs))
-    return (arriving, last), probabilities
+
+def site_summed(before, pair):
+    """The message (B, M, N) nats with a site summed out, and (B, K, M, N) the probabilities of its values
+    given those of the other sites.
+
+    Parameters
+    ----------
+    before : (B, K, M) nats, the message at the site and its own table
+    pair : (B, K, M, N) nats
+    """
+    terms = before[..., None] + pair
+    largest = finite_or_zero(terms.max(1, keepdims=True))
+    weights = jnp.exp(terms - largest)
+    total = weights.sum(1, keepdims=True)
+    possible = total > 0
+    some = jnp.where(possible, total, 1.0)
+    new = (jnp.where(possible, jnp.log(some), -jnp.inf) + largest)[:, 0]
+    return new, weights / some
+
+
+def _forward(unary, pairs):
+    def round_of(message, tables):
+        arriving, probabilities = [], []
+        for own, pair in zip(*tables, strict=True):
+            arriving.append(message.reshape(pair.shape[:3]))
+            message, p = site_summed(arriving[-1] + own[..., None], pair)
+            probabilities.append(p)
+        return message.reshape(start.shape), (arriving, probabilities)
+
+    start = first_message(unary, pairs)
+    last, (arriving, probabilities) = jax.lax.scan(round_of, start, (unary, pairs))
+    return (arriving, last.reshape(shape_at_end(pairs))), probabilities
+
+
+def shape_at_end(pairs):
+    """(B, M, N), the shape of the message at the end of paths."""
+    _, B, _, M, N = pairs[-1].shape
+    return B, M, N
 
 
 def _backward(probabilities, slopes):
-    """The derivatives: `probabilities` (L, B, K, K) are those of each site's values given the next one's."""
+    """The derivatives: `probabilities` [(L, B, K, M, N)] are those of each site's values given the others."""
 
-    def step(slope, given):
-        probability, more = given
-        of_pairs = probability * slope[:, None]
-        of_site = of_pairs.sum(2)
-        return of_site + more, (of_site, of_pairs)
+    def round_of(slope, given):
+        of_sites, of_pairs = [], []
+        for probability, more in [*zip(*given, strict=True)][::-1]:
+            of_pairs.append(probability * slope.reshape(probability[:, 0].shape)[:, None])
+            of_message = of_pairs[-1].sum(3)
+            of_sites.append(of_message.sum(2))
+            slope = of_message + more
+        return slope.reshape(shape), (of_sites[::-1], of_pairs[::-1])
 
     arriving, last = slopes
-    _, found = jax.lax.scan(step, last, (probabilities, arriving), reverse=True)
+    shape = last.shape
+    _, found = jax.lax.scan(round_of, last, (probabilities, arriving), reverse=True)
     return found
 
 
 messages.defvjp(_forward, _backward)
 
 
-def sampled_backward(uniforms, weights, pairs, end, common=None):
-    """(L, B) int, the index of each site's value, drawn exactly from the end of each path to its start.
+def largest_along(unary, pairs):
+    """As `messages`, with the largest number in the place of the logarithm of each sum."""
+
+    def round_of(message, tables):
+        arriving = []
+        for own, pair in zip(*tables, strict=True):
+            arriving.append(message.reshape(pair.shape[:3]))
+            message = ((arriving[-1] + own[..., None])[..., None] + pair).max(1)
+        return message.reshape(start.shape), arriving
+
+    start = first_message(unary, pairs)
+    last, arriving = jax.lax.scan(round_of, start, (unary, pairs))
+    return arriving, last.reshape(shape_at_end(pairs))
+
+
+def assigned_backward(pick, given, weights, pairs, ends, counts, common=None):
+    """[(L, B) int], the index of each site's value, from the end of each path to its start.
 
     Parameters
     ----------
-    uniforms : (L, B)
-    weights : (L, B, K) nats, the table of each site plus the message that arrives at it
+    pick : (given, weights (B, K) nats) -> (B,) int, the index of the value that a site gets, such as a draw
+    given : [(L, B, ...)], what `pick` is given for each site
+    weights : [(L, B, K, M) nats], the table of each site plus the message that arrives at it
     pairs, common : as in `messages_in_common`; without `common`, as in `messages`
-    end : (B,) int, the index of the value at the end of each path
+    ends : (B, w) int, the indices of the values at the end of each path
+    counts : e int, the numbers of values of the sites of a round
     """
 
-    def step(after, given):
-        uniform, weight, pair = given
-        at = pair[jnp.arange(len(after)), :, after] if common is None else pairs[pair].T[after]
-        chosen = choose(uniform, weight + at)
-        return chosen, chosen
+    def round_of(after, given):
+        found = []
+        for step, (one, weight, pair) in [*enumerate(zip(*given, strict=True))][::-1]:
+            *some, new = jnp.moveaxis(after, -1, 0)
+            K = [counts[(step + n) % len(pairs)] for n in range(1, len(some) + 1)]
+            place = jnp.ravel_multi_index(some, K, mode="clip") if some else jnp.zeros_like(new)
+            each = jnp.arange(len(new))
+            at = pair[each, :, place, new] if common is None else pairs[step][pair][:, place, new].T
+            found.append(pick(one, weight[each, :, place] + at))
+            after = jnp.stack([found[-1], *some], axis=-1)
+        return after, found[::-1]
 
-    each = pairs if common is None else jnp.asarray(common)
-    index: Any = jax.lax.scan(step, end, (uniforms, weights, each), reverse=True)[1]
+    each = pairs if common is None else [jnp.asarray(c) for c in common]
+    index: Any = jax.lax.scan(round_of, ends, (given, weights, each), reverse=True)[1]
     return index
 
 
 @jax.custom_vjp
 def messages_in_common(unary, pairs, common):
-    """What `messages` returns, for paths of which all have the same table of a site and the next one at
+    """What `messages` returns, for paths of which all have the same table of a site and the next ones at
     each step.
 
     The sums over the values of a site are then one product of matrices for all paths. Where an entry of the
@@ -97,9 +157,9 @@ def messages_in_common(unary, pairs, common):
 
     Parameters
     ----------
-    unary : (L, B, K) nats
-    pairs : (U, K, K) nats, the different tables of pairs
-    common : (L,) int, which of them that of each site and the next one is
+    unary : [(L, B, K) nats]
+    pairs : [(U, K, M, N) nats], the different tables of a site and the next ones
+    common : [(L,) int], which of them that of each site is
     """
     return _forward_in_common(unary, pairs, common)[0]
 
@@ -110,42 +170,49 @@ def finite_or_zero(largest):
 
 
 def exponentials(tables):
-    """exp(tables - top) (U, K, K), and top (U, K), the largest entry for each value of the second site."""
+    """exp(tables - top) (U, K, M, N), and top (U, M, N), the largest entry for all values of other sites."""
     top = finite_or_zero(tables.max(1))
     return jnp.exp(tables - top[:, None]), top
 
 
 def _forward_in_common(unary, pairs, common):
-    weights, top = exponentials(pairs)
+    scaled = [exponentials(tables) for tables in pairs]
 
-    def step(message, given):
-        own, u = given
-        before = message + own
+    def of_site(before, u, tables, weights, top):
         largest = finite_or_zero(before.max(1, keepdims=True))
-        total = jnp.exp(before - largest) @ weights[u]
+        total = jnp.einsum("bkm,kmn->bmn", jnp.exp(before - largest), weights[u])
         positive = total > 0
-        product = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf) + largest + top[u]
+        logs = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf)
+        product = logs + largest[:, 0, :, None] + top[u]
         small = total < SMALLEST_PRODUCT
 
         def lost():
-            possible = jnp.asarray(before > -jnp.inf, float) @ jnp.asarray(pairs[u] > -jnp.inf, float)
-            return (small & (possible > 0)).any()
+            some, others = (jnp.asarray(a > -jnp.inf, float) for a in (before, tables[u]))
+            return (small & (jnp.einsum("bkm,kmn->bmn", some, others) > 0)).any()
 
         apart = jax.lax.cond(small.any(), lost, lambda: jnp.array(False))
-        new = jax.lax.cond(apart, lambda: _forward(before[None], pairs[u][None, None])[0][1], lambda: product)
-        return new, (message, apart)
+        return jax.lax.cond(apart, lambda: site_summed(before, tables[u][None])[0], lambda: product), apart
 
-    last, (arriving, apart) = jax.lax.scan(step, jnp.zeros_like(unary[0]), (unary, common))
+    def round_of(message, given):
+        arriving, apart = [], []
+        for own, u, tables, (weights, top) in zip(*given, pairs, scaled, strict=True):
+            arriving.append(message.reshape(len(message), *tables.shape[1:3]))
+            message, one_by_one = of_site(arriving[-1] + own[..., None], u, tables, weights, top)
+            apart.append(one_by_one)
+        return message.reshape(start.shape), (arriving, apart)
+
+    start = jnp.zeros((*unary[0].shape[1:], pairs[0].shape[2]))
+    last, (arriving, apart) = jax.lax.scan(round_of, start, (unary, common))
+    last = last.reshape(len(last), *pairs[-1].shape[2:])
     return (arriving, last), (unary, pairs, common, arriving, last, apart)
 
 
 def _backward_in_common(kept, slopes):
     unary, pairs, common, arriving, last, apart = kept
-    weights, top = exponentials(pairs)
+    scaled = [exponentials(tables) for tables in pairs]
     slope_arriving, slope_last = slopes
 
-    def step(slope, given):
-        before, new, u, one_by_one, more = given
+    def of_site(slope, before, new, u, one_by_one, tables, weights, top):
         possible = new > -jnp.inf
         some = jnp.where(possible, new, 0.0)
         slope = jnp.where(possible, slope, 0.0)
@@ -153,21 +220,35 @@ def _backward_in_common(kept, slopes):
         def product():
             largest = finite_or_zero(before.max(1, keepdims=True))
             # divided by the product
-            scaled = slope * jnp.exp(jnp.where(possible, largest + top[u] - some, 0.0))
+            divided = slope * jnp.exp(jnp.where(possible, largest[:, 0, :, None] + top[u] - some, 0.0))
             left = jnp.exp(before - largest)
-            return left * (scaled @ weights[u].T), weights[u] * (left.T @ scaled)
+            of_message = left * jnp.einsum("bmn,kmn->bkm", divided, weights[u])
+            return of_message, weights[u] * jnp.einsum("bkm,bmn->kmn", left, divided)
 
         def each():
-            of_pairs = jnp.exp(before[:, :, None] + pairs[u] - some[:, None]) * slope[:, None]
-            return of_pairs.sum(2), of_pairs.sum(0)
+            of_pairs = jnp.exp(before[..., None] + tables[u] - some[:, None]) * slope[:, None]
+            return of_pairs.sum(3), of_pairs.sum(0)
 
-        of_site, of_pairs = jax.lax.cond(one_by_one, each, product)
-        return of_site + more, (of_site, of_pairs)
+        return jax.lax.cond(one_by_one, each, product)
 
-    after = jnp.concatenate([arriving[1:], last[None]])
-    given = (unary + arriving, after, common, apart, slope_arriving)
-    _, (of_sites, of_pairs) = jax.lax.scan(step, slope_last, given, reverse=True)
-    return of_sites, jnp.zeros_like(pairs).at[common].add(of_pairs), None
+    def round_of(slope, given):
+        of_sites, of_pairs = [], []
+        steps = [*zip(*given, pairs, scaled, strict=True)][::-1]
+        for before, new, u, one_by_one, more, tables, (weights, top) in steps:
+            new, slope = (a.reshape(len(a), *tables.shape[2:]) for a in (new, slope))
+            of_message, of_pair = of_site(slope, before, new, u, one_by_one, tables, weights, top)
+            of_sites.append(of_message.sum(2))
+            of_pairs.append(of_pair)
+            slope = of_message + more
+        return slope.reshape(last.shape), (of_sites[::-1], of_pairs[::-1])
+
+    # the message after each step is the one that arrives at the next site
+    first = jnp.concatenate([arriving[0][1:], last.reshape(1, *arriving[0].shape[1:])])
+    before = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
+    given = (before, [*arriving[1:], first], common, apart, slope_arriving)
+    _, (of_sites, of_pairs) = jax.lax.scan(round_of, slope_last, given, reverse=True)
+    found = [jnp.zeros_like(t).at[u].add(of) for t, u, of in zip(pairs, common, of_pairs, strict=True)]
+    return of_sites, found, None
 
 
 messages_in_common.defvjp(_forward_in_common, _backward_in_common)

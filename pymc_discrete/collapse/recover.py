@@ -1,5 +1,6 @@
 """Draws and probabilities of discrete variables that were summed out."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -28,6 +29,7 @@ from pymc_discrete.runtime.checks import check_choice, check_result
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.space.space import Space
 
 
 @watched("Recovering what was summed out")
@@ -93,24 +95,82 @@ def recover(
     check_truncate(truncate)
     seed = jax_seed(random_seed)
     model = model_of(model, vars)
-    if vars is None and not free(model, DISCRETE):
-        raise ValueError(
-            "model has no discrete free variable to recover. Pass the model as it was before pmd.marginalize."
-        )
-    names = block_of(model, vars)
-    plain, posterior = without_transforms(model), idata["posterior"]
+    names = variables_to_recover(model, vars, "recover")
     if log_likelihood is not None:
         check_choice("log_likelihood", log_likelihood, KINDS_OF_LIKELIHOOD)
         likelihood = LogLikelihood(model, names, log_likelihood, truncate)
+
+    def drawn(sums: Sums, key: Any, context: Any) -> tuple[Any, Any, Any]:
+        return sums.total_draw_and_probabilities(key, context)
+
+    density, x, probabilities = of_draws(
+        model, names, idata["posterior"].to_dataset(), drawn, truncate, seed=seed
+    )
+    found = with_data(with_draws(idata, model, density, x), model)
+    found["probabilities"] = DataTree(group_of(model, density, probabilities))
+    if log_likelihood is not None:
+        found["log_likelihood"] = DataTree(likelihood.of(found))
+    return found
+
+
+def variables_to_recover(model: pm.Model, vars: Any, what: str) -> list[str]:
+    """The names of the value variables of `vars`, by default of all discrete ones.
+
+    Parameters
+    ----------
+    what : what is done with them, in the message where there are none
+
+    Raises
+    ------
+    ValueError
+    """
+    if vars is None and not free(model, DISCRETE):
+        raise ValueError(
+            f"model has no discrete free variable to {what}. Pass the model as it was before pmd.marginalize."
+        )
+    return block_of(model, vars)
+
+
+def of_draws(
+    model: pm.Model,
+    names: list[str],
+    posterior: xarray.Dataset,
+    each: Callable[[Sums, Any, Any], tuple[Any, Any, Any]],
+    truncate: dict[str, tuple[int, int]] | None,
+    given: xarray.Dataset | None = None,
+    seed: int = 0,
+) -> tuple[ModelDensity, Any, np.ndarray]:
+    """What is computed of discrete variables, with the sums over them, for each draw of the others.
+
+    Parameters
+    ----------
+    names : the variables to sum out
+    each : (sums, key, context) -> (() nats, the logarithm of the sum; what is kept; (d, K) the probability of
+        each site's values), of one draw of the others, which `context` holds
+    truncate : as in `recover`
+    given : draws of the other variables, if not those of the posterior
+
+    Returns
+    -------
+    density : of the variables that are summed out
+    kept : what `each` returned, with the axes (chains, draws) first
+    probabilities : (chains, d, K), their means over draws
+
+    Raises
+    ------
+    ValueError
+        If a variable is missing on which the summed ones depend, a sum has no bounds, or nothing is possible.
+    """
+    plain, given = without_transforms(model), posterior if given is None else given
     ranges = Ranges(plain, names, truncate)
-    drawn = all(name in posterior for name in ranges.open)
-    wider: NamedBounds | None = ranges.about(posterior.to_dataset()) if drawn else {}
+    known = all(name in posterior for name in ranges.open)
+    wider: NamedBounds | None = ranges.about(posterior) if known else {}
     while wider is not None:
         chosen = wider
         density = density_to_sum(plain, names, {**(truncate or {}), **chosen})
         refuse_unbounded(density, plain)
         needed = [str(v.name) for v in density.graph.others]
-        missing = [name for name in needed if name not in posterior]
+        missing = [name for name in needed if name not in given]
         if missing:
             raise ValueError(
                 f"The posterior has no {shown(missing)}, on which {shown(names)} depends. Pass the draws of "
@@ -118,20 +178,15 @@ def recover(
             )
         with model_settings():
             sums = Sums(density)
-            ordered = [posterior[name].transpose("chain", "draw", ...) for name in needed]
+            ordered = [given[name].transpose("chain", "draw", ...) for name in needed]
             inputs = [jnp.asarray(values.values) for values in ordered]
-            chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-            keys = jax.random.split(jax.random.key(seed), (chains, draws))
-            results = jax.jit(lambda *a, sums=sums: of_chains(sums, *a))(keys, inputs)
-        x, probabilities, left_out, usually, possible = map(np.asarray, results)
+            keys = jax.random.split(jax.random.key(seed), (given.sizes["chain"], given.sizes["draw"]))
+            results = jax.jit(lambda *a, sums=sums: of_chains(sums, each, *a))(keys, inputs)
+        kept, probabilities, left_out, usually, possible = jax.tree.map(np.asarray, results)
         wider = ranges.wider(chosen, density.space, left_out)
     refuse_impossible(density, possible, bool(truncate))
     ranges.warn(density.space, left_out, "truncate" if truncate else "The sum", usually)
-    found = with_data(with_draws(idata, model, density, x), model)
-    found["probabilities"] = DataTree(group_of(model, density, probabilities))
-    if log_likelihood is not None:
-        found["log_likelihood"] = DataTree(likelihood.of(found))
-    return found
+    return density, kept, probabilities
 
 
 def jax_seed(random_seed: Any) -> int:
@@ -146,13 +201,13 @@ def jax_seed(random_seed: Any) -> int:
 
 
 def of_chains(
-    sums: Sums, keys: Any, inputs: list[Any]
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Draws, mean probabilities, the largest and the mean tails, of inputs (chains, draws, ...).
+    sums: Sums, each: Callable[[Sums, Any, Any], tuple[Any, Any, Any]], keys: Any, inputs: list[Any]
+) -> tuple[Any, jax.Array, jax.Array, jax.Array, jax.Array]:
+    """What `each` keeps, mean probabilities, the largest and the mean tails, of inputs (chains, draws, ...).
 
     Returns
     -------
-    x : (chains, draws, d) int
+    kept : with the axes (chains, draws) first
     probabilities : (chains, d, K)
     left_out : (2, d), estimates of the largest probability in any draw below and above the values of the sum
     usually : (2, d), the same in the mean over draws
@@ -161,20 +216,21 @@ def of_chains(
     space, K = sums.density.space, int(sums.counts.max(initial=1))
     last = jnp.asarray(space.upper - space.lower)[:, None]
 
-    def chain(key: Any, inputs: Any) -> tuple[jax.Array, ...]:
+    def chain(key: Any, inputs: Any) -> tuple[Any, ...]:
         def draw(carried: Any, one: Any) -> tuple[Any, Any]:
             total, left_out, usually = carried
-            logp, x, p = sums.total_draw_and_probabilities(one[0], sums.density.without_parts(one[1:]))
+            logp, kept, p = each(sums, one[0], sums.density.without_parts(one[1:]))
             beyond = tails(p, last)
             carried = (total + p, jnp.maximum(left_out, beyond), usually + beyond)
-            return carried, (x, jnp.isfinite(logp))
+            return carried, (kept, jnp.isfinite(logp))
 
         zeros = (jnp.zeros((space.d, K)), jnp.zeros((2, space.d)), jnp.zeros((2, space.d)))
-        (total, left_out, usually), (x, possible) = jax.lax.scan(draw, zeros, (key, *inputs))
-        return x, total / len(key), left_out, usually / len(key), possible
+        (total, left_out, usually), (kept, possible) = jax.lax.scan(draw, zeros, (key, *inputs))
+        return kept, total / len(key), left_out, usually / len(key), possible
 
-    x, probabilities, left_out, usually, possible = jax.lax.map(lambda a: chain(a[0], a[1:]), (keys, *inputs))
-    return x, probabilities, left_out.max(0), usually.mean(0), possible
+    found = jax.lax.map(lambda a: chain(a[0], a[1:]), (keys, *inputs))
+    kept, probabilities, left_out, usually, possible = found
+    return kept, probabilities, left_out.max(0), usually.mean(0), possible
 
 
 def refuse_impossible(density: ModelDensity, possible: np.ndarray, truncated: bool) -> None:
@@ -208,12 +264,8 @@ def with_draws(idata: DataTree, model: pm.Model, density: ModelDensity, x: np.nd
     posterior = idata["posterior"].to_dataset()
     if all(m.name in posterior for m in space.members):
         return found
-    coords, dims = coords_and_dims_for_inferencedata(model)
-    for m in space.members:
-        here = slice(m.start, m.start + m.size)
-        names = named_dims(m.name, m.shape, dims)
-        posterior[m.name] = (["chain", "draw", *names], x[:, :, here].reshape(*x.shape[:2], *m.shape))
-        posterior = posterior.assign_coords({n: list(coords[n]) for n in names if coords.get(n) is not None})
+    states = arrays_of_states(space, x, model)
+    posterior = posterior.assign(states.data_vars).assign_coords(states.coords)
     drawn = {m.name for m in space.members}
     of_old = [str(d.name) for d in model.deterministics if {str(v.name) for v in ancestors([d])} & drawn]
     posterior = posterior.drop_vars([name for name in of_old if name in posterior])
@@ -224,6 +276,19 @@ def with_draws(idata: DataTree, model: pm.Model, density: ModelDensity, x: np.nd
         )
     found["posterior"] = DataTree(posterior)
     return found
+
+
+def arrays_of_states(space: Space, x: np.ndarray, model: pm.Model) -> xarray.Dataset:
+    """States x (chains, draws, d) as arrays (chain, draw, ...), with the coordinates of the model."""
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    arrays: dict[str, Any] = {}
+    known: dict[str, Any] = {}
+    for m in space.members:
+        names = named_dims(m.name, m.shape, dims)
+        values = x[:, :, m.start : m.start + m.size].reshape(*x.shape[:2], *m.shape)
+        arrays[m.name] = (["chain", "draw", *names], values)
+        known |= {n: list(coords[n]) for n in names if coords.get(n) is not None}
+    return xarray.Dataset(arrays, known)
 
 
 def with_data(found: DataTree, model: pm.Model) -> DataTree:

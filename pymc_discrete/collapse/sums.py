@@ -213,6 +213,26 @@ class Sums:
         found, index, probabilities = self._of(total_draw_and_probabilities, tables, stretches, u)
         return found + self._rest(context, stretches), self._at(index, stretches), probabilities
 
+    def most_probable(self, context: ContextOfModel):
+        """The logarithm of the sum, and the most probable state of all sites together, given everything else.
+
+        Only if it `gives_probabilities`, and for sites that are summed as a whole.
+
+        Returns
+        -------
+        total : () nats, the logarithm of the sum over the sites, without terms that no site enters
+        log_probability : () nats, that of the state
+        x : (d,) int, the state
+        probabilities : (d, K), of each site's values, whatever the others are
+        """
+        tables, elimination = self.tables(context), self.apart
+        assert elimination is not None
+        total, _, probabilities = total_draw_and_probabilities(
+            elimination, tables, jnp.zeros(len(self.counts))
+        )
+        largest, index = elimination.most_probable(tables)
+        return total, largest - total, self._at(index, None), probabilities
+
     def _rest(self, context: ContextOfModel, stretches: Any):
         """() nats, the terms that no summed site enters."""
         return self.elements.constant(context)

@@ -122,7 +122,7 @@ class SumsOfParts(Sums):
     def widest(self) -> int:
         """The largest number of sites in one table of the eliminations."""
         groups = [g for e in self.eliminations for stage in e.order.stages for g in stage]
-        return max(2 if isinstance(g, Paths) else len(g.shape) for g in groups)
+        return max(1 + g.ends.shape[1] if isinstance(g, Paths) else len(g.shape) for g in groups)
 
     # ------------------------------------------------------------ pure JAX functions
     def within(self, stretches: Any):

@@ -17,10 +17,11 @@ class TreeGibbs(BlockGibbs):
     are drawn together in sets without cycles, given all others. If a whole block is a chain or a tree, every
     draw of it is independent of the previous one, given the rest of the model. So is it where sites interact
     in cycles, also three and more in a term, and all can be summed out one after another for at most 16 times
-    the work of a sweep: a network of tests and diseases, a chain in which a state depends on the two before
-    it, a few coupled chains, a narrow lattice. On other graphs with cycles a draw takes in turn random
-    forests that together cover all sites. Sites that no pair joins (labels of a mixture, counts with windows,
-    sites of a dense term) are drawn as by `BlockGibbs`.
+    the work of a sweep: a network of tests and diseases, a narrow lattice; or for 64 times the work, where
+    they stand in an order in which each interacts with a few that follow it: a chain in which a state depends
+    on the two or three before it, states and durations, a few coupled chains. On other graphs with cycles a
+    draw takes in turn random forests that together cover all sites. Sites that no pair joins (labels of a
+    mixture, counts with windows, sites of a dense term) are drawn as by `BlockGibbs`.
 
     Parameters
     ----------

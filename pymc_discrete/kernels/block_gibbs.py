@@ -150,7 +150,12 @@ class BlockGibbs(Method):
 block_gibbs = kernel_function(BlockGibbs)
 
 
-def visits_of(target, without: np.ndarray | None = None, drawing: Callable | None = None) -> list:
+def visits_of(
+    target,
+    without: np.ndarray | None = None,
+    drawing: Callable | None = None,
+    candidates: Callable | None = None,
+) -> list:
     """List of the visits that make up a sweep, each (key, x, backward) -> x.
 
     Parameters
@@ -158,8 +163,10 @@ def visits_of(target, without: np.ndarray | None = None, drawing: Callable | Non
     target : Target
     without : (d,) bool, sites that have a colour and are not to be drawn
     drawing : how sites are drawn, a function like `draw_conditional`, which is the default
+    candidates : what is looked at along lines of many states, a function like `candidates_in_stretch`, which
+        is the default
     """
-    drawing, together = drawing or draw_conditional, taking_turns(target)
+    drawing, together = drawing or draw_conditional, taking_turns(target, candidates)
 
     def visits_together(kind: str) -> list:
         return [m.visit(turns) for m, turns in together if m.kind == kind]
@@ -521,17 +528,23 @@ def with_one_unit(v: Variable) -> np.ndarray:
     return np.flatnonzero(v.constraint.totals - v.lower[v.constraint.sites].sum(axis=1) == 1)
 
 
-def taking_turns(target) -> list[tuple[Together, int]]:
-    """The sets of sites that change together, and how many turns a sweep takes with them, in its order."""
+def taking_turns(target, candidates: Callable | None = None) -> list[tuple[Together, int]]:
+    """The sets of sites that change together, and how many turns a sweep takes with them, in its order.
+
+    Parameters
+    ----------
+    candidates : as of `visits_of`
+    """
+    candidates = candidates or candidates_in_stretch
     each, interactions = [], target.interactions
     for in_turn, groups in ((False, interactions.coloured_sets), (True, interactions.scanned_sets)):
         for sets in groups:
             kind, v = "scanned sets" if in_turn else "coloured sets", target.space.variables[sets.n]
-            along = functools.partial(lines_of_equations, stretch=stretch)
+            along = functools.partial(lines_of_equations, candidates=candidates)
             ways = pairs_together if v.constraint.in_pairs else along
             each += [Together(sets, kind, *way) for way in ways(target, sets, in_turn=in_turn)]
     for in_turn, groups in ((False, interactions.coloured_lines), (True, interactions.scanned_lines)):
-        each += [Together(sets, "lines", *lines_beside(target, sets, stretch, in_turn)) for sets in groups]
+        each += [Together(sets, "lines", *lines_beside(target, sets, candidates, in_turn)) for sets in groups]
     return list(zip(each, numbers_of_turns([m.round for m in each]), strict=True))
 
 
@@ -579,6 +592,11 @@ def uniforms_for(key, v: Variable, r: int):
     """
     more = 0 if v.finite else v.drawn_among if v.nominal else 2
     return uniforms(key, (1 + more, r))
+
+
+def candidates_in_stretch(u, v: Variable, now):
+    """A `stretch`, and the logarithm of the weight of each of its values, 0: all count alike."""
+    return stretch(u, v, now), 0.0
 
 
 def draw_conditional(u, v: Variable, rows, now, differences):

@@ -22,7 +22,7 @@ LONGEST_WHOLE_LINE = 32
 COMBINED = 2.0  # mean number of basis vectors with a coefficient that is not 0, in a random combination
 
 
-def lines_of_equations(target, sets: Sets, stretch: Callable, in_turn: bool) -> list[Way]:
+def lines_of_equations(target, sets: Sets, candidates: Callable, in_turn: bool) -> list[Way]:
     """The ways in which some sets of sites that equations tie are drawn, each line given everything else.
 
     The first draws along short vectors, in random order: all of them where that is cheap, and at least as
@@ -34,7 +34,7 @@ def lines_of_equations(target, sets: Sets, stretch: Callable, in_turn: bool) -> 
     Parameters
     ----------
     sets : the sets to draw; they must not interact, unless they are drawn in turn
-    stretch : lays candidate values about a current one, see `kernels.block_gibbs.stretch`
+    candidates : lays candidate values about a current one, see `kernels.block_gibbs.candidates_in_stretch`
     in_turn : whether the sets are drawn one at a time; what the target keeps of x is updated after each
 
     References
@@ -48,17 +48,17 @@ def lines_of_equations(target, sets: Sets, stretch: Callable, in_turn: bool) -> 
         lines = constraint.lines(moving)
         fewest = max(len(constraint.bases[s]) for s in moving)
         full = int(lines.number.max())
-        ways.append(short_lines(target, sets.n, lines, fewest, full, constraint, stretch, in_turn))
+        ways.append(short_lines(target, sets.n, lines, fewest, full, constraint, candidates, in_turn))
     several = np.array([s for s in moving if len(constraint.bases[s]) > 1], int)
     if len(several):
         lattices = constraint.lattices(several)
         width = 1 + int((constraint.upper - constraint.lower)[lattices.sites].max())
-        combined = visit(target, sets.n, random_combinations(lattices), width, stretch, in_turn)
+        combined = visit(target, sets.n, random_combinations(lattices), width, candidates, in_turn)
         ways.append((round_of(target, sets.n, lattices, 1, 1, width, in_turn), lambda turns: combined))
     return ways
 
 
-def lines_beside(target, sets: Sets, stretch: Callable, in_turn: bool) -> Way:
+def lines_beside(target, sets: Sets, candidates: Callable, in_turn: bool) -> Way:
     """The way in which some sets are drawn along their lines (`Variable.lines`), in random order.
 
     A set is drawn along as many lines as it has sites, which may change alone, too; parameters as of
@@ -66,11 +66,11 @@ def lines_beside(target, sets: Sets, stretch: Callable, in_turn: bool) -> Way:
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)
-    return short_lines(target, sets.n, lines, lines.turns, lines.turns, v, stretch, in_turn)
+    return short_lines(target, sets.n, lines, lines.turns, lines.turns, v, candidates, in_turn)
 
 
 def short_lines(
-    target, n: int, lines: Lines, fewest: int, full: int, bounds: Any, stretch: Callable, in_turn: bool
+    target, n: int, lines: Lines, fewest: int, full: int, bounds: Any, candidates: Callable, in_turn: bool
 ) -> Way:
     """The way in which sites of variable n are drawn along lines.
 
@@ -80,7 +80,7 @@ def short_lines(
     bounds : what has the bounds `lower` and `upper` (n,) of the sites
     """
     width = longest(lines, bounds.lower, bounds.upper)
-    of_lines = lambda turns: visit(target, n, in_random_order(lines, turns), width, stretch, in_turn)
+    of_lines = lambda turns: visit(target, n, in_random_order(lines, turns), width, candidates, in_turn)
     return round_of(target, n, lines, fewest, full, width, in_turn), of_lines
 
 
@@ -135,7 +135,7 @@ def random_combinations(lattices: Lines) -> Directions:
     return directions
 
 
-def visit(target, n: int, directions: Directions, width: int, stretch: Callable, in_turn: bool):
+def visit(target, n: int, directions: Directions, width: int, candidates: Callable, in_turn: bool):
     """A function (key, x, backward) -> x that draws sites of variable n along directions, one after another.
 
     Parameters
@@ -154,7 +154,7 @@ def visit(target, n: int, directions: Directions, width: int, stretch: Callable,
             x, joined = carried
             place = jnp.where(backward, len(sites) - 1 - t, t)
             line, key = (sites[place], steps[place]), jax.random.fold_in(key_draws, place)
-            y = drawn_along(key, target, n, *line, x, width, stretch, joined)
+            y = drawn_along(key, target, n, *line, x, width, candidates, joined)
             if not in_turn:
                 return y, joined
 
@@ -171,7 +171,7 @@ def visit(target, n: int, directions: Directions, width: int, stretch: Callable,
     return visit
 
 
-def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Callable, joined):
+def drawn_along(key, target, n: int, sites, steps, x, width: int, candidates: Callable, joined):
     """x after a draw of sites of variable n from their conditional on the lines x + t v, given all other
     sites.
 
@@ -194,13 +194,13 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, stretch: Calla
         room = jnp.where(steps > 0, now - jnp.asarray(v.lower)[sites], jnp.asarray(v.upper)[sites] - now)
         room = jnp.where(moving, room // jnp.maximum(jnp.abs(steps), 1), UNBOUNDED)
         first = jnp.where(moving.any(axis=1), -room.min(axis=1), 0)
-        t = first[:, None] + np.arange(width)
+        t, log_weights = first[:, None] + np.arange(width), 0.0
     else:
-        t = stretch(u[1:], v, jnp.zeros(sites.shape[:1], x.dtype))
+        t, log_weights = candidates(u[1:], v, jnp.zeros(sites.shape[:1], x.dtype))
     values = (now[:, None] + t[..., None] * steps[:, None]).astype(x.dtype)
     # the barriers keep XLA from computing these again at each of their uses
     values = jax.lax.optimization_barrier(values)
     d = jnp.minimum(target.joint_differences(n, sites, values, x, joined), LARGEST_DIFFERENCE)
-    k = choose(u[0], jax.lax.optimization_barrier(d))[:, None, None]
+    k = choose(u[0], jax.lax.optimization_barrier(d) + log_weights)[:, None, None]
     drawn = jnp.take_along_axis(values, k, axis=1, mode="clip")[:, 0]
     return x.at[start + sites].set(jnp.where(k[:, 0] < values.shape[1], drawn, now))

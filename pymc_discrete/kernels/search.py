@@ -45,7 +45,7 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
         searching = jnp.where((tried + 1) % PERIOD == 0, LOW_PENALTY, HIGH_PENALTY)
         target = target_of(jnp.where(found, 1.0, 0.0), jnp.where(found, PROHIBITIVE, searching))
         key_sweep = jax.random.fold_in(key, tried + RETURNING - left)
-        for n, visit in enumerate(visits_of(target, drawing=among_neighbours)):
+        for n, visit in enumerate(visits_of(target, None, among_neighbours, at_all_distances)):
             x = visit(jax.random.fold_in(key_sweep, n), x, False)
         # where the share is 0, the log density is minus the penalty times the number of impossible elements
         possible = found | (target.logdensity(x) > -LOW_PENALTY / 2)
@@ -72,14 +72,21 @@ def at_levels(space: Space, x):
 def among_neighbours(u, v: Variable, rows, now, differences):
     """(r,) int, new values of sites of one variable: arguments as of `draw_conditional` for Gibbs sampling.
 
-    A site with a window is drawn from its neighbours at all distances and its current value. A neighbour at
-    distance s has 1 / (1 + s) of the weight, so that sites go no farther than they must.
+    A site with a window is drawn from its neighbours at all distances and its current value, and so are sites
+    that change together along a line. A neighbour at distance s has 1 / (1 + s) of the weight, so that sites
+    go no farther than they must.
     """
     if v.finite:
         return draw_conditional(u, v, rows, now, differences)
+    values, log_weights = at_all_distances(u, v, now)
+    k = choose(u[0], differences(values) + log_weights)[:, None]
+    moved = jnp.take_along_axis(values, jnp.minimum(k, values.shape[1] - 1), axis=1)
+    return jnp.where(k < values.shape[1], moved, now[:, None])[:, 0]
+
+
+def at_all_distances(u, v: Variable, now):
+    """(r, K + 1) int, each of r values and its neighbours at all distances, and (K + 1,) the logarithms of
+    their weights.
+    """
     offsets = np.concatenate([[0], np.asarray(v.offsets)])
-    values = now[:, None] + jnp.asarray(offsets, now.dtype)
-    d = differences(values) - np.log1p(np.abs(offsets))
-    k = choose(u[0], d)[:, None]
-    moved = jnp.take_along_axis(values, jnp.minimum(k, len(offsets) - 1), axis=1)
-    return jnp.where(k < len(offsets), moved, now[:, None])[:, 0]
+    return now[:, None] + jnp.asarray(offsets, now.dtype), -np.log1p(np.abs(offsets))

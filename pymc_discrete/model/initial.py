@@ -7,14 +7,42 @@ from unittest.mock import patch
 import numpy as np
 import pymc as pm
 import pytensor
+from pymc.distributions.distribution import support_point
 from pytensor.compile import mode
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 
 def point_of(model: pm.Model) -> dict[str, np.ndarray]:
-    """`model.initial_point()`, see `for_long_chains`."""
-    with for_long_chains(model):
-        return model.initial_point()
+    """`model.initial_point()`, see `for_long_chains`.
+
+    Raises
+    ------
+    ValueError
+        If PyMC cannot write where a variable starts, as that of a batch of `DiscreteMarkovChain`s.
+    """
+    try:
+        with for_long_chains(model):
+            return model.initial_point()
+    except Exception as error:
+        for rv in model.free_RVs:
+            if model.rvs_to_initial_values.get(rv) is None and not has_start(rv):
+                shape = "its shape" if None in rv.type.shape else f"the shape {rv.type.shape}"
+                raise ValueError(
+                    f"The distribution of {rv.name!r} has no start of its own for these parameters: its "
+                    f"support point fails in PyMC, before any sampling. Pass initval=, an array of {shape} "
+                    f"with possible values, when you make {rv.name!r}."
+                ) from error
+        raise
+
+
+def has_start(rv: Variable) -> bool:
+    """Whether the support point of a random variable can be written."""
+    try:
+        support_point(rv)
+    except Exception:  # whatever its distribution raises
+        return False
+    return True
 
 
 @contextmanager

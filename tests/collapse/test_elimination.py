@@ -106,14 +106,14 @@ def test_paths_are_summed_one_site_after_another_and_halved_on_an_accelerator():
     path = np.stack([np.arange(d - 1), np.arange(1, d)], 1)
     elimination = Elimination(np.full(d, 3), [path])
     paths, last = elimination.order.stages
-    assert [g.sites.shape for g in (*paths, *last)] == [(d - 1, 1), (1, 1)]
+    assert [g.sites.shape for g in (*paths, *last)] == [(d - 1, 1, 1), (1, 1)]
     assert elimination.order.entries == (d - 1) * 9 + 3
     assert len(elimination._for_accelerators.stages) <= 2 + np.log2(d)
     star = np.stack([np.zeros(d - 1, int), np.arange(1, d)], 1)
     elimination = Elimination(np.full(d, 3), [star])
     assert [sum(len(g.sites) for g in stage) for stage in elimination.order.stages] == [d - 1, 1]
     counts, scopes, _ = tree_of_paths(0)
-    assert [g.sites.shape for g in Elimination(counts, scopes).order.stages[0]] == [(5, 3)]
+    assert [g.sites.shape for g in Elimination(counts, scopes).order.stages[0]] == [(5, 3, 1)]
 
 
 @pytest.mark.slow

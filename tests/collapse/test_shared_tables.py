@@ -151,30 +151,31 @@ def test_components_have_their_own_sums(seed):
 
 
 # ---------------------------------------------------------------- products that are too small for a float
-def steep(far, L=4, B=3, K=5):
+def steep(far, width, L=4, B=3, K=5):
     """Tables along paths whose probabilities fall by `far` nats from one value to the next."""
     r = np.random.default_rng(0)
     unary = r.normal(size=(L, B, K)) - far * np.arange(K)
-    pairs = r.normal(size=(2, K, K)) - far * np.abs(np.arange(K)[:, None] + np.arange(K) - K + 1)
-    pairs[0, 2, 1:] = -np.inf
-    pairs[1, :, 3] = -np.inf
+    apart = np.abs(np.arange(K)[:, None, None] + np.arange(K) - K + 1)
+    pairs = r.normal(size=(2, K, K ** (width - 1), K)) - far * apart
+    pairs[0, 2, :, 1:] = -np.inf
+    pairs[1, ..., 3] = -np.inf
     return jnp.asarray(unary), jnp.asarray(pairs), jnp.asarray(np.arange(L) % 2)
 
 
-def in_both_ways(far):
+def in_both_ways(far, width):
     with model_settings():
-        unary, pairs, common = steep(far)
+        unary, pairs, common = steep(far, width)
 
         def weighed(last):  # values that nothing leads to have no influence
             return jnp.where(last > -jnp.inf, last, 0.0) @ jnp.arange(1.0, 6.0)
 
         def products(unary, pairs):
-            arriving, last = messages_in_common(unary, pairs, common)
+            (arriving,), last = messages_in_common([unary], [pairs], [common])
             return weighed(last).sum() + jnp.where(arriving > -jnp.inf, arriving, 0.0).sum(), last
 
         def one_by_one(unary, pairs):
-            each = jnp.broadcast_to(pairs[common][:, None], (*unary.shape, unary.shape[-1]))
-            arriving, last = messages(unary, each)
+            each = jnp.broadcast_to(pairs[common][:, None], (*unary.shape, *pairs.shape[2:]))
+            (arriving,), last = messages([unary], [each])
             return weighed(last).sum() + jnp.where(arriving > -jnp.inf, arriving, 0.0).sum(), last
 
         return [
@@ -183,9 +184,11 @@ def in_both_ways(far):
         ]
 
 
-@pytest.mark.parametrize("far", [0.0, 30.0, 150.0, 1000.0])
-def test_sums_of_very_different_weights(far):
-    ((_, last), slopes), ((_, want), wanted) = in_both_ways(far)
+@pytest.mark.parametrize(
+    ("far", "width"), [(0.0, 1), (30.0, 1), (150.0, 1), (1000.0, 1), (0.0, 2), (150.0, 2), (1000.0, 2)]
+)
+def test_sums_of_very_different_weights(far, width):
+    ((_, last), slopes), ((_, want), wanted) = in_both_ways(far, width)
     np.testing.assert_allclose(last, want, rtol=1e-12)
     assert np.isneginf(last).any()
     assert np.isfinite(last).any()
@@ -196,7 +199,7 @@ def test_sums_of_very_different_weights(far):
 
 def test_products_alone_would_lose_them(monkeypatch):
     monkeypatch.setattr(paths, "SMALLEST_PRODUCT", 0.0)
-    ((_, last), _), ((_, want), _) = in_both_ways(1000.0)
+    ((_, last), _), ((_, want), _) = in_both_ways(1000.0, 1)
     assert (np.isneginf(last) & np.isfinite(want)).any()
 
 

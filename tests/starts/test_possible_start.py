@@ -103,6 +103,24 @@ def test_a_possible_start_is_found(build):
         assert (np.asarray(target.differences(y)).max(axis=1) < 40).all(), "far from the bulk"
 
 
+@pytest.mark.slow
+def test_counts_that_change_together_start_near_the_bulk():
+    """Parts of a Multinomial of unknown total are seen, more than its prior lets expect."""
+    with pm.Model() as model:
+        N = pm.Poisson("N", 10.0)
+        x = pm.Multinomial("x", n=N, p=np.full(4, 0.25))
+        pm.Binomial("y", x[:3], 0.5, observed=[30, 0, 12])
+        step = pmd.BlockGibbs()
+    x, target = step.target.at(model.initial_point())
+    assert float(target.logdensity(x)) == -np.inf
+    for seed in range(5):
+        inputs = step.density.default_inputs()
+        point = target.point(possible_start(step.density, x, inputs, np.random.default_rng(seed)))
+        assert point["x"].sum() == point["N"]
+        assert (point["x"][:3] >= [30, 0, 12]).all()
+        assert point["N"] < 150
+
+
 def test_the_softened_density_counts_what_is_impossible():
     model, target = block_of(survivors)
     density = target.density

@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from arviz_base import from_dict
 from pymc.exceptions import SamplingError
+from scipy import stats
 
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.checks.ties import ties_of_run
@@ -48,6 +49,22 @@ def an_unbounded_total():
     return {"a": [range(7)], "b": [range(1, 5)], "x": [range(9)] * 2}
 
 
+def parts_of_a_poisson_total():
+    """Two of three counts with a Poisson total are seen, each unit with probability 1/2."""
+    N = pm.Poisson("N", 1.5)
+    x = pm.Multinomial("x", n=N, p=np.array([0.5, 0.3, 0.2]))
+    pm.Binomial("y", x[:2], 0.5, observed=[1, 0])
+    return {"N": [range(8)], "x": [range(7), range(6), range(5)]}
+
+
+def totals_in_a_batch():
+    """Vectors with totals of their own, of which one is the sum of two unknown counts; a part is measured."""
+    a, b = pm.Bernoulli("a", [0.4, 0.7]), pm.Bernoulli("b", 0.5)
+    x = pm.DirichletMultinomial("x", n=a + b, a=np.array([1.0, 2.0]), shape=(2, 2))
+    pm.Normal("y", x[:, 0] - b, 0.8, observed=[1.0, 2.0])
+    return {"a": [range(2)] * 2, "b": [range(2)], "x": [range(3)] * 4}
+
+
 WAYS = {
     "AutoStep": lambda model: sample_with_pymc(
         model, lambda: pmd.AutoStep(), draws=2000, tune=100, random_seed=4
@@ -61,13 +78,34 @@ WAYS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "way"),
-    [(several_variables, "AutoStep"), (table, "pmd.sample"), (an_unbounded_total, "pmd.sample")],
+    [
+        (several_variables, "AutoStep"),
+        (table, "pmd.sample"),
+        (an_unbounded_total, "pmd.sample"),
+        (parts_of_a_poisson_total, "AutoStep"),
+        (parts_of_a_poisson_total, "pmd.sample"),
+        (totals_in_a_batch, "AutoStep"),
+        (totals_in_a_batch, "pmd.sample"),
+    ],
     ids=lambda v: getattr(v, "__name__", v),
 )
 def test_against_enumeration(build, way):
     with pm.Model() as model:
         values = build()
     check_proportions(WAYS[way](model)["posterior"], list(values), *probabilities(model, values))
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_poisson_total_are_poisson():
+    """What is enumerated above, by hand: each part is what was seen of it, and a Poisson number of others."""
+    with pm.Model() as model:
+        values = parts_of_a_poisson_total()
+    states, prob = probabilities(model, values)
+    means = 1.5 * np.array([0.5, 0.3, 0.2]) * [0.5, 0.5, 1.0]
+    for site, (seen, mean) in enumerate(zip([1, 0, 0], means, strict=True), start=1):
+        share = np.bincount(states[:, site], prob)
+        want = stats.poisson(mean).pmf(np.arange(len(share)) - seen)
+        np.testing.assert_allclose(share, want, atol=1e-3)
 
 
 # ---------------------------------------------------------------- what is chosen

@@ -129,7 +129,7 @@ def relabel(
         p = checked_probabilities(probabilities, z, labels.shape, K)
         to_new = by_probabilities(p, matched(draws, by_agreement(draws, K), K)[0])
     else:
-        reference = by_agreement(draws, K) if method == "ecr" else most_probable(idata, z, draws)
+        reference = by_agreement(draws, K) if method == "ecr" else labels_of_likeliest_draw(idata, z, draws)
         to_new = matched(draws, reference, K)[0]
         # Matched again, as ties are decided for the labels that draws have where these are the reference's.
         to_new = matched(draws, as_most_draws(to_new)[reference], K)[0]
@@ -309,7 +309,7 @@ def checked_probabilities(probabilities: Any, z: str, shape: tuple[int, ...], K:
     return p
 
 
-def most_probable(idata: DataTree, z: str, draws: np.ndarray) -> np.ndarray:
+def labels_of_likeliest_draw(idata: DataTree, z: str, draws: np.ndarray) -> np.ndarray:
     """(n,) int, the labels of the draw with the largest log density.
 
     Raises
