@@ -32,18 +32,6 @@ def discrete_uniform(key: Array, size: Any, low: Any, high: Any) -> Array:
     return jax.random.randint(key, size, low, high + 1)
 
 
-def negative_binomial(key: Array, size: Any, n: Any, p: Any) -> Array:
-    """Poisson variables whose rates are gamma variables."""
-    of_rate, of_count = jax.random.split(key)
-    rate = jax.random.gamma(of_rate, jnp.broadcast_to(n, size)) * (1 - p) / p
-    return jax.random.poisson(of_count, rate)
-
-
-def beta_binomial(key: Array, size: Any, n: Any, a: Any, b: Any) -> Array:
-    of_p, of_count = jax.random.split(key)
-    return jax.random.binomial(of_count, n, jax.random.beta(of_p, a, b, size), size)
-
-
 def skew_normal(key: Array, size: Any, mu: Any, sigma: Any, alpha: Any) -> Array:
     """Azzalini 1985: a half normal and a normal variable, weighted."""
     share = alpha / jnp.sqrt(1 + alpha**2)
@@ -89,12 +77,11 @@ def triangular(key: Array, size: Any, left: Any, mode: Any, right: Any) -> Array
     return jnp.where(u < at, below, right - jnp.sqrt((1 - u) * (right - left) * (right - mode)))
 
 
-# (key, size, *parameters) -> draw, for the random variables of PyTensor and PyMC. PyTensor has versions for
-# JAX of some; that of its Categorical draws from other probabilities than it is given.
+# (key, size, *parameters) -> draw, for the random variables that are left when PyTensor has rewritten a graph
+# for JAX: it makes half normal, log normal, negative binomial and some other variables of these. It has
+# versions for JAX of some, too; that of its Categorical draws from other probabilities than it is given.
 DRAWS_IN_JAX: dict[type[Op], Callable[..., Any]] = {
     ptr.NormalRV: lambda key, size, mu, sigma: mu + sigma * jax.random.normal(key, size),
-    ptr.HalfNormalRV: lambda key, size, mu, sigma: mu + sigma * jnp.abs(jax.random.normal(key, size)),
-    ptr.LogNormalRV: lambda key, size, mu, sigma: jnp.exp(mu + sigma * jax.random.normal(key, size)),
     ptr.MvNormalRV: multivariate_normal,
     SkewNormalRV: skew_normal,
     TruncatedNormalRV: truncated_normal,
@@ -104,7 +91,6 @@ DRAWS_IN_JAX: dict[type[Op], Callable[..., Any]] = {
     ptr.DirichletRV: lambda key, size, a: jax.random.dirichlet(key, a, size),
     ptr.ExponentialRV: lambda key, size, scale: scale * jax.random.exponential(key, size),
     ptr.GammaRV: lambda key, size, shape, scale: scale * jax.random.gamma(key, shape, size),
-    ptr.InvGammaRV: lambda key, size, shape, scale: scale / jax.random.gamma(key, shape, size),
     ptr.WeibullRV: lambda key, size, shape: jax.random.weibull_min(key, 1.0, shape, size),
     WaldRV: wald,
     ptr.ParetoRV: lambda key, size, b, scale: scale * jax.random.pareto(key, b, size),
@@ -116,10 +102,7 @@ DRAWS_IN_JAX: dict[type[Op], Callable[..., Any]] = {
     ptr.StudentTRV: lambda key, size, nu, mu, sigma: mu + sigma * jax.random.t(key, nu, size),
     ptr.BernoulliRV: lambda key, size, p: jax.random.bernoulli(key, p, size),
     ptr.BinomialRV: lambda key, size, n, p: jax.random.binomial(key, n, p, size),
-    ptr.BetaBinomialRV: beta_binomial,
-    ptr.NegBinomialRV: negative_binomial,
     ptr.PoissonRV: lambda key, size, mu: jax.random.poisson(key, jnp.broadcast_to(mu, size)),
-    ptr.GeometricRV: lambda key, size, p: jax.random.geometric(key, p, size),
     ptr.CategoricalRV: lambda key, size, p: jax.random.categorical(key, jnp.log(p), shape=size),
     DiscreteUniformRV: discrete_uniform,
     ptr.IntegersRV: lambda key, size, low, high: jax.random.randint(key, size, low, high),
