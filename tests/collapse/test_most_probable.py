@@ -77,6 +77,7 @@ def enumerated(model, values, point):
 
 
 @pytest.mark.parametrize("build", [hidden_markov, third_order, labels_and_a_count])
+@pytest.mark.by_default("hidden_markov", "labels_and_a_count")
 def test_against_all_states(build):
     model, shapes, values = build()
     draws = {name: R.normal(size=(CHAINS, DRAWS, *shape)) for name, shape in shapes.items()}

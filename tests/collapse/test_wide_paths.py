@@ -95,6 +95,7 @@ def test_sums_and_their_gradients(case):
         np.testing.assert_allclose(slope, want, atol=1e-10)
 
 
+@pytest.mark.by_default("second_order", "states_and_durations")
 def test_the_most_probable_states(case):
     counts, scopes, tables, each, elimination = case
     states, weights = by_brute_force(counts, scopes, each)
@@ -104,6 +105,7 @@ def test_the_most_probable_states(case):
     np.testing.assert_array_equal(index, states[weights.argmax()])
 
 
+@pytest.mark.by_default("third_order", "states_and_durations")
 def test_draws(case):
     counts, scopes, tables, each, elimination = case
     states, weights = by_brute_force(counts, scopes, each)
@@ -125,6 +127,7 @@ def test_draws(case):
 
 
 @pytest.mark.parametrize("case", [second_order, ends_at_others], indirect=True, ids=lambda c: c.__name__)
+@pytest.mark.by_default("ends_at_others")
 def test_cavities(case):
     """The cavity of a table is the sum with that table replaced by one that allows one entry only."""
     counts, scopes, tables, _, elimination = case
