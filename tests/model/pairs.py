@@ -86,7 +86,8 @@ def counts():
         rate = dims.Gamma("rate", 2, 0.7)
         p = dims.Beta("p", 2, 2)
         n = dims.Poisson("n", rate, dims="site")
-        dims.Binomial("y", n, p, observed=as_xtensor(y, dims=("site", "visit")))
+        seen = as_xtensor(y, dims=("site", "visit"))
+        dims.Binomial("y", n, p, observed=seen, dims=("site", "visit"))
     with model_with(site=3, visit=3) as plain:
         rate = pm.Gamma("rate", 2, 0.7)
         p = pm.Beta("p", 2, 2)
@@ -136,7 +137,8 @@ def occupancy():
     with model_with(site=4, visit=3) as named:
         psi, p = dims.Beta("psi", 1.3, 1.1), dims.Uniform("p", 0.1, 0.9)
         z = dims.Bernoulli("z", psi, dims="site")
-        dims.Bernoulli("y", z * p, observed=as_xtensor(y, dims=("site", "visit")))
+        seen = as_xtensor(y, dims=("site", "visit"))
+        dims.Bernoulli("y", z * p, observed=seen, dims=("site", "visit"))
     with model_with(site=4, visit=3) as plain:
         psi, p = pm.Beta("psi", 1.3, 1.1), pm.Uniform("p", 0.1, 0.9)
         z = pm.Bernoulli("z", psi, dims="site")
@@ -174,8 +176,8 @@ def raters():
             dims=("rater", "kind", "label"),
         )
         z = dims.Categorical("z", p=pi, core_dims="kind", dims="item")
-        given = says.isel(kind=z)
-        dims.Categorical("y", p=given, core_dims="label", observed=as_xtensor(y, dims=("item", "rater")))
+        given, seen = says.isel(kind=z), as_xtensor(y, dims=("item", "rater"))
+        dims.Categorical("y", p=given, core_dims="label", observed=seen, dims=("item", "rater"))
     with model_with(item=4, rater=3, kind=3, label=3) as plain:
         pi = pm.Dirichlet("pi", np.full(3, 1.3), dims="kind")
         says = pm.Dirichlet("says", prior, dims=("rater", "kind", "label"))
