@@ -29,6 +29,8 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD
 _log = logging.getLogger("pymc.discrete")
 
 MOST = 64  # the largest number of replicas that is chosen
+# the inverse temperature at the prior where that is not drawn from: 0 times an infinite log likelihood is nan
+LEAST_BETA = 1e-15
 LARGEST = 2**30  # bytes that the replicas of all chains may take where their number is chosen
 # numbers that the key of a chain is folded with for the random numbers of its ladder; rungs have those below
 KEY_OF_SWAPS, KEY_OF_PRIOR = 2**31, 2**31 + 1
@@ -91,7 +93,10 @@ class Ladder:
             self.prior, of_prior = PriorDraws.of(model, names)
             self.numbers = self.numbers | of_prior
         except CannotDraw as error:
-            _log.info(f"Tempering: the replica at the prior moves by the steps, since {error}.")
+            _log.info(
+                f"Tempering: {error}. The replica at the prior moves by the steps, and the evidence is not "
+                "known."
+            )
 
     @property
     def key(self) -> Hashable:
@@ -101,12 +106,14 @@ class Ladder:
     def start(self, point: Mapping[str, Any], blocks: tuple[Any, ...], chains: int) -> Replicas:
         """The replicas of a chain before the first iteration, all at one packed point, on the host."""
         size, rungs = self._size(point, blocks, chains)
+        betas = np.array(first_schedule(rungs, size))
+        betas[0] = 0.0 if self.prior else LEAST_BETA
         several = lambda a: np.broadcast_to(np.asarray(a), (size, *np.shape(a))).copy()
         return Replicas(
             {name: several(a) for name, a in point.items() if name != BETA},
             np.full(size, -np.inf),
             jax.tree.map(several, blocks),
-            np.asarray(first_schedule(rungs, size)),
+            betas,
             np.arange(size),
             np.asarray(rungs),
             jax.tree.map(np.asarray, Traffic.fresh(size)),
@@ -141,7 +148,9 @@ class Ladder:
         )
         by_rung = replicas.likelihoods[replicas.replica_at]
         accept = acceptance(replicas.betas, by_rung, replicas.rungs)
-        traffic = observed(traffic, replicas.betas, by_rung, accept)
+        seen = observed(traffic, replicas.betas, by_rung, accept)
+        # before the first move no log likelihood is known
+        traffic = jax.tree.map(lambda new, old: jnp.where(t > 0, new, old), seen, traffic)
         drawn = uniforms_of_swaps(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
         replica_at = swapped(drawn, t, replicas.replica_at, accept)
         traffic = arrived(traffic, replica_at, replicas.rungs)
@@ -170,6 +179,9 @@ class Ladder:
             point = {name: a[one] for name, a in points.items()}
             point, own, found = moved(k, point, jax.tree.map(lambda a: a[k], adapted))
             value = self._likelihood_at(point | {BETA: replicas.betas[k]} | numbers)
+            # a draw of the prior may be where a transform has no value, such as out of order
+            finite = [jnp.isfinite(a).all() for a in point.values() if jnp.issubdtype(a.dtype, jnp.floating)]
+            value = jnp.where(jnp.all(jnp.array([True, *finite])), value, -jnp.inf)
             return (
                 {name: a.at[one].set(point[name]) for name, a in points.items()},
                 likelihoods.at[one].set(value),

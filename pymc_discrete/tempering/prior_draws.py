@@ -179,7 +179,11 @@ class PriorDraws:
         try:  # PyTensor's own versions for JAX say only when they are traced what they cannot do
             jax.eval_shape(self, jax.random.key(0), {str(v.name): v.value for v in read})
         except NotImplementedError as error:
-            raise CannotDraw(str(error)) from error
+            if len(names) == 1:
+                raise CannotDraw(f"JAX has no draws of the prior of {str(rvs[0].name)!r}") from error
+            for name in self._names:  # which of them it is
+                PriorDraws(model, [name])
+            raise CannotDraw(f"JAX has no draws of the prior: {error}") from error
 
     @property
     def identity(self) -> list[Any]:

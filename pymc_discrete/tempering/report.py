@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xarray import Dataset
 
+FEWEST_CHAINS = 4  # of which a standard error is computed
 FEW_ROUND_TRIPS = 10  # round trips of a chain, below which a warning is given
 
 
@@ -17,7 +18,7 @@ class Report(NamedTuple):
     rejections : (chains, R - 1) float, how often neighbours were rejected; nan beyond the last rung
     round_trips : (chains,) int
     iterations : int, of each chain
-    log_evidence : (chains,) float, nats
+    log_evidence : (chains,) float, nats; nan where the lowest inverse temperature is not 0
     """
 
     betas: np.ndarray
@@ -40,7 +41,7 @@ class Report(NamedTuple):
             np.where(pairs, traffic.rejections / max(iterations, 1), np.nan),
             np.asarray(traffic.round_trips),
             iterations,
-            ratios.sum(axis=1),
+            np.where(betas[:, 0] == 0, ratios.sum(axis=1), np.nan),
         )
 
     @property
@@ -62,9 +63,9 @@ class Report(NamedTuple):
 
     @property
     def evidence(self) -> tuple[float, float]:
-        """The mean of the chains' log evidence, and its standard error, nan of a single chain."""
+        """The mean of the chains' log evidence, and its standard error, nan of too few chains."""
         n = len(self.log_evidence)
-        error = self.log_evidence.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+        error = self.log_evidence.std(ddof=1) / np.sqrt(n) if n >= FEWEST_CHAINS else np.nan
         return float(self.log_evidence.mean()), float(error)
 
     def dataset(self) -> Dataset:
@@ -95,11 +96,12 @@ class Report(NamedTuple):
         several = f"{replicas.min()}" + (f" to {replicas.max()}" if replicas.max() > replicas.min() else "")
         evidence, error = self.evidence
         expected = int((self.limits[1] * self.iterations).sum())
-        more = f" +- {error:.2g}" if np.isfinite(error) else ""
+        known = "" if np.isnan(evidence) else f"; log evidence {evidence:.6g}"
+        known += f" +- {error:.2g}" if np.isfinite(error) else ""
         return (
             f"Tempering: {several} replicas a chain, communication barrier {self.barrier.mean():.3g}; "
             f"{int(self.round_trips.sum())} round trips between prior and posterior, of at most about "
-            f"{expected}; log evidence {evidence:.6g}{more}."
+            f"{expected}{known}."
         )
 
     def warnings(self) -> list[str]:

@@ -56,7 +56,7 @@ def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -
     seen = jnp.where(jnp.arange(len(rejections)) < rungs - 1, jnp.maximum(rejections, 1e-6), 0.0)
     lengths = barrier(seen)
     found = jnp.interp(lengths[-1] * k / (wanted - 1), lengths, betas)
-    return jnp.where(k == 0, 0.0, jnp.where(k >= wanted - 1, 1.0, found))
+    return jnp.where(k == 0, betas[0], jnp.where(k >= wanted - 1, 1.0, found))
 
 
 def rungs_for(length: Any, most: int) -> Any:

@@ -80,6 +80,9 @@ def tempered(model: pm.Model) -> pm.Model:
         graph.replace(new[v], data.astype(v.type.dtype), import_missing=True)
     result = model_from_fgraph(graph, mutate_fgraph=True)
     result.set_initval(result[BETA], 1.0)
+    for rv, start in model.rvs_to_initial_values.items():
+        if rv in model.free_RVs and start is not None and not isinstance(start, Variable):
+            result.set_initval(result[str(rv.name)], start)
     return result
 
 
@@ -94,7 +97,8 @@ def check_proper(model: pm.Model) -> None:
     if improper := improper_priors(model):
         raise ValueError(
             f"temper= moves between the prior and the posterior, and the prior of {shown(improper)} is "
-            "improper. Give it a proper one: in place of pm.Flat, say, pm.Normal(0, 10)."
+            "improper. Give it a proper one: in place of pm.Flat, say, pm.Normal(0, 10). Where it is "
+            "pmd.marginalize that has written a prior into a potential, temper the model before that."
         )
 
 

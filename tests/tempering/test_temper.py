@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 import pymc_discrete as pmd
@@ -102,6 +103,34 @@ def test_a_resumed_run_has_the_same_draws_and_the_same_report(tmp_path):
     for group in ("posterior", "tempering"):
         for name, values in whole[group].data_vars.items():
             np.testing.assert_array_equal(values, resumed[group][name])
+
+
+def test_without_draws_of_the_prior_there_is_no_evidence(caplog):
+    """The log likelihood is -inf for most of the prior, to which the replica at it then hardly comes."""
+    with pm.Model(), caplog.at_level(logging.INFO, "pymc.discrete"):
+        pm.HyperGeometric("h", N=10, k=4, n=3)
+        n = pm.Poisson("n", 3.0)
+        pm.Binomial("y", n=n, p=0.5, observed=4)
+        idata = pmd.sample(800, 200, 4, temper={"replicas": 3}, step=pmd.BlockGibbs(), **QUIET)
+    assert np.isnan(idata["tempering"]["log_evidence"]).all()
+    assert "no draws of the prior of 'h'" in caplog.text
+    assert "log evidence" not in caplog.text
+    k = np.arange(4, 60)
+    p = stats.poisson.pmf(k, 3.0) * stats.binom.pmf(4, k, 0.5)
+    draws = idata["posterior"]["n"].values
+    error = draws.std() / np.sqrt(float(az.ess(draws.astype(float))))
+    assert abs(draws.mean() - k @ p / p.sum()) < LARGEST_Z * error
+
+
+def test_draws_of_the_prior_that_are_out_of_order_stay_there():
+    with pm.Model():
+        ordered = pm.distributions.transforms.ordered
+        mu = pm.Normal("mu", 0.0, 2.0, shape=2, transform=ordered, initval=[-1.0, 1.0])
+        z = pm.Categorical("z", [0.5, 0.5], shape=4)
+        pm.Normal("y", mu[z], 1.0, observed=[-0.5, 0.3, 0.9, 1.4])
+        idata = pmd.sample(300, 0, 2, collapse=False, temper={"replicas": 4}, **QUIET)
+    assert (np.diff(idata["posterior"]["mu"].values, axis=-1) > 0).all()
+    assert np.isfinite(idata["tempering"]["log_evidence"]).all()  # without tuning draws, too
 
 
 def test_the_number_of_replicas_is_chosen_by_the_barrier():
