@@ -30,6 +30,11 @@ def attract():
     spins(0.44)
 
 
+def wide():
+    """A lattice of which not all sites can be drawn at once."""
+    spins(0.44, side=12)
+
+
 def at_once():
     """A site times the sum of both of its neighbours, as such a lattice is often written."""
     s = 2 * pm.Bernoulli("x", 0.5, shape=(8, 8)) - 1
@@ -68,7 +73,7 @@ def repelled():
 
 def excluded():
     both = lambda a, b: pt.switch(pt.eq(a + b, 2), -np.inf, 0.0)
-    pm.Potential("e", summed(pm.Bernoulli("x", 0.3, shape=(8, 8)), both))
+    pm.Potential("e", summed(pm.Bernoulli("x", 0.3, shape=(12, 12)), both))
 
 
 def chain():
@@ -83,7 +88,8 @@ def alone():
 @pytest.mark.parametrize(
     ("build", "kind"),
     [
-        (attract, "SwendsenWang"),
+        (attract, "TreeGibbs"),
+        (wide, "SwendsenWang"),
         (at_once, "SwendsenWang"),
         (frustrated, "SwendsenWang"),
         (potts, "SwendsenWang"),
@@ -160,11 +166,12 @@ def test_it_is_fixed_when_tuning_ends(build, dropped, caplog):
     walk(step, point)
     caplog.clear()
     with caplog.at_level("INFO", "pymc.discrete"):
-        idata = pmd.sample(20, tune=40, chains=2, model=step.model, random_seed=1, **QUIET)
+        again = {"step": pmd.SwendsenWang(model=step.model), "model": step.model, "random_seed": 1, **QUIET}
+        idata = pmd.sample(20, tune=40, chains=2, **again)
     lines = [r.message for r in caplog.records if "cluster sweeps" in r.message]
     assert len(lines) == dropped
     assert all(line.endswith("(and so for 1 more chain)") for line in lines)
-    assert same_draws(idata, pmd.sample(20, tune=40, chains=2, model=step.model, random_seed=1, **QUIET))
+    assert same_draws(idata, pmd.sample(20, tune=40, chains=2, **again))
 
 
 @pytest.mark.slow
