@@ -205,11 +205,10 @@ def test_draws_are_those_without_dims(write, way):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cores", [1, 2])
-def test_steps_beside_those_of_pymc(cores):
-    """PyMC's NUTS moves the rest of the user's model, in processes of their own, too."""
-    equal_draws(lambda m: sample_with_pymc(m, lambda: pmd.BlockGibbs([m["z"]]), cores=cores), mixture())
-    equal_draws(lambda m: sample_with_pymc(m, lambda: pmd.CollapsedNUTS(), cores=cores), mixture())
+def test_steps_beside_those_of_pymc():
+    """PyMC's NUTS moves the rest of the user's model."""
+    equal_draws(lambda m: sample_with_pymc(m, lambda: pmd.BlockGibbs([m["z"]])), mixture())
+    equal_draws(lambda m: sample_with_pymc(m, lambda: pmd.CollapsedNUTS()), mixture())
 
 
 def test_steps_have_the_variables_that_pymc_knows():
