@@ -116,7 +116,7 @@ def variables_of(model: pm.Model) -> list[Variable]:
 
 
 def parts_of(model: pm.Model) -> list[Any]:
-    """What the model in tensors is made from."""
+    """All variables, transforms and starting values of a model, by which a change of it is seen."""
     of_rvs = (model.rvs_to_values, model.rvs_to_transforms, model.rvs_to_initial_values)
     return [*variables_of(model), *(part for each in of_rvs for part in each.values())]
 

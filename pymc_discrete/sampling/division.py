@@ -50,8 +50,7 @@ def steps_of(
     fixed : value variables that nothing moves
     """
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
-    given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
-    flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
+    given, flat = given_and_flat(step)
     for s in [*given, *flat]:
         refuse_options_of_nuts(s)
         refuse_replicas(s)
@@ -77,30 +76,38 @@ def steps_of(
     return in_order_of_moves(flat), collapsed
 
 
-def steps_on(model: pm.Model, step: Any) -> list[Any]:
-    """The steps that a user gives, for a tempered model.
+def given_and_flat(step: Any) -> tuple[list[Any], list[Any]]:
+    """The steps that a user gives, and the same with those that PyMC has put into one taken apart."""
+    given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
+    return given, [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
+
+
+def steps_on(moved: pm.Model, model: pm.Model, step: Any) -> list[Any]:
+    """The steps that a user gives for a model, for the tempered one that is made of it.
 
     Parameters
     ----------
-    step : as in `steps_of`, of the model that is tempered
+    moved, model : the tempered model, and that of the user
+    step : as in `steps_of`
 
     Raises
     ------
-    ValueError
-        For a step of the user's own, which cannot know of the power of the likelihood.
+    TypeError, ValueError
+        For what is no step of this package, a step of another model, and one of the user's own, which cannot
+        know of the power of the likelihood.
     """
-    given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
-    flat = [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
+    given, flat = given_and_flat(step)
     for s in given:
         refuse_replicas(s)
     for s in flat:
         refuse_foreign(s)
+        refuse_other_model(s, model)
         if isinstance(s, CustomStep):
             raise ValueError(
                 f"{s.named()} leaves the posterior as it is, and with temper= most replicas are at other "
                 "densities, where the likelihood has a power below 1. Leave out temper=, or the step."
             )
-    return [s.on(model) for s in flat]
+    return [s.on(moved) for s in flat]
 
 
 # ---------------------------------------------------------------- steps that pmd.sample cannot run

@@ -125,7 +125,7 @@ def check_collapse(collapse: Any, dtype: str, model: pm.Model) -> Any:
     return collapse
 
 
-def by_names(collapse: Any) -> Any:
+def collapse_by_names(collapse: Any) -> Any:
     """`collapse` with the names of variables in place of the variables."""
     return [getattr(v, "name", v) for v in collapse] if isinstance(collapse, list | tuple) else collapse
 

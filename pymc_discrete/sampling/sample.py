@@ -42,12 +42,12 @@ from pymc_discrete.sampling.division import steps_of, steps_on
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.options import (
-    by_names,
     check_arguments,
     check_collapse,
     check_names,
     check_superchains,
     check_tempered,
+    collapse_by_names,
     refuse,
 )
 from pymc_discrete.sampling.results import KNOWN, OF_DRAWS, data_tree, log_likelihood_of
@@ -230,13 +230,12 @@ def sample(
         precision(dtype),
         all_in_jax(),
     ):
+        moved, still = model, []  # the model that moves, and its variables that nothing moves
         if replicas is not None:
             check_proper(model)
-        # the model that moves, and its variables that nothing moves
-        moved, still = (model, ()) if replicas is None else (tempered(model), (BETA,))
+            moved, still = tempered(model), [BETA]
+            step, collapse = steps_on(moved, model, step), collapse_by_names(collapse)
         point = point_of(moved)
-        if replicas is not None:
-            step, collapse = steps_on(moved, step), by_names(collapse)
         steps, collapsed = steps_of(moved, step, point, collapse, still)
         summed = collapsed.density.names if collapsed else ()
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)

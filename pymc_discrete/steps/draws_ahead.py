@@ -70,7 +70,7 @@ class DrawsAhead(HasChain):
         self.__dict__["_state_class"] = AheadState
 
     def temper(self, replicas: int | str) -> None:
-        """Make the draws with replicas at inverse temperatures, see `Ladder`."""
+        """Give each chain replicas between the prior and the posterior, see `engine.ladder.Ladder`."""
         self.replicas, self.settings = replicas, f"{self.settings}; {replicas} replicas"
 
     def declare(self, *statistics: dict[str, Any]) -> None:

@@ -164,7 +164,7 @@ def model_of_two_modes() -> pm.Model:
 def tempered_program(model: pm.Model, replicas, step=None, tune: int = 0):
     moved = tempered(model)
     point = point_of(moved)
-    steps, _ = steps_of(moved, steps_on(moved, step), point, False, (BETA,))
+    steps, _ = steps_of(moved, steps_on(moved, model, step), point, False, (BETA,))
     blocks, packing = blocks_of(moved, steps, point, tune, 0.8, DEFAULTS, None, (BETA,))
     ladder = Ladder(moved, packing, replicas, tune)
     return Program(model, blocks, packing, recorded(model, None), [jax.devices()[0]], ladder=ladder), point

@@ -181,9 +181,12 @@ def test_models_and_steps_are_refused():
         pm.Bernoulli("z", 0.4)
         with pytest.raises(ValueError, match="no observed variable and no potential"):
             pmd.sample(10, 10, temper=True, progressbar=False)
+    of_another = pmd.BlockGibbs(model=two_modes())
     with two_modes():
         step = pmd.CustomStep("z", lambda key, point, state: (point, state))
         with pytest.raises(ValueError, match="Leave out temper=, or the step"):
             pmd.sample(10, 10, temper=True, step=step, progressbar=False)
+        with pytest.raises(ValueError, match="made for another model"):
+            pmd.sample(10, 10, temper=True, step=of_another, progressbar=False)
         with pytest.raises(ValueError, match="needs the whole model in one JAX program"):
             pmd.AutoStep(["z"], temper=True, blocked=False)
