@@ -60,7 +60,7 @@ def test_the_log_density_and_its_gradient_are_those_of_the_sum(name):
     model, support = MODELS[name]()
     marginal = pmd.marginalize(model, list(support), **options_of(name, support))
     assert not {v.name for v in marginal.free_RVs} & set(support)
-    logp = model.compile_logp()
+    logp = model.compile_logp(mode="FAST_COMPILE")
     theirs, slope = (f(mode="FAST_COMPILE") for f in (marginal.compile_logp, marginal.compile_dlogp))
     states = states_of(model, support)
 
@@ -205,7 +205,7 @@ def test_draws_given_the_rest_have_the_probabilities_of_all_states():
     posterior = {k: np.broadcast_to(v, (1, draws, *np.shape(v))) for k, v in values.items()}
     z = pmd.recover(as_tree(posterior), model, random_seed=3)["posterior"]["z"].values[0]
     states = states_of(model, support)
-    logp = model.compile_logp()
+    logp = model.compile_logp(mode="FAST_COMPILE")
     weights = np.array([logp({**point, **state}) for state in states])
     p = np.exp(weights - np.logaddexp.reduce(weights))
     got = np.array([(z == state["z"]).all(1).sum() for state in states])

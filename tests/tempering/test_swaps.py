@@ -176,8 +176,8 @@ def test_a_compiled_iteration_leaves_the_product_of_all_rungs_as_it_is():
     with model:
         step = pmd.GibbsWithGradients(transitions=1)
     program, point = tempered_program(model, 3, step)
-    logp = model.compile_logp()
-    prior = model.compile_logp(vars=model.free_RVs)
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    prior = model.compile_logp(vars=model.free_RVs, mode="FAST_COMPILE")
     states = [(np.array([a, b]), np.array(c)) for a in (0, 1) for b in (0, 1) for c in range(3)]
     at = [{"z": z, "k": k} for z, k in states]
     likelihoods = np.array([logp(p) - prior(p) for p in at])
