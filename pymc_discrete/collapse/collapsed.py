@@ -260,6 +260,11 @@ class Collapsed:
         open_ended = said & self.stretched & (likely[:, -1] | ~likely.any(axis=1))
         return None if open_ended.any() else np.where(said, last + 1, 0)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all sites are summed out at once, each over all of its values."""
+        return not (self.stretched.any() or self.windows is not None or isinstance(self.sums, SumsOfParts))
+
     def parts(self) -> str | None:
         """How parts of the sites are summed out, a line for the log; None where all are at once."""
         if not isinstance(self.sums, SumsOfParts):

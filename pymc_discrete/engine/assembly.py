@@ -16,6 +16,7 @@ from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.engine.nuts_with_counts import NutsWithCounts
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.slice import SliceBlock
+from pymc_discrete.engine.summed import SummedBlock
 from pymc_discrete.model.blocks import CONTINUOUS, CUSTOM, DISCRETE
 from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown
@@ -80,17 +81,23 @@ def blocks_of(
     nuts: dict[str, Any],
     collapsed: Collapsed | None = None,
     fixed: Sequence[str] = (),
+    drawn: Collapsed | None = None,
 ) -> tuple[list[Block], Points]:
     """The blocks of a chain, in the order in which they move, and how the chain packs its values.
 
     Continuous variables that no step names are moved by NUTS, first of all, but for those that are `fixed`.
+
+    Parameters
+    ----------
+    collapsed : discrete variables of the model that are summed out while NUTS moves
+    drawn : those that the model no longer has, which are drawn last
     """
     for s in steps:
         if s.kind != CUSTOM:
             s.renew()
     # variables that two steps move are packed as the one needs them that does not share its own
     spaces = [s.target.space for s in steps if s.kind == DISCRETE and not s.shared]
-    packing = Points([*spaces, collapsed.density.space] if collapsed else spaces)
+    packing = Points([*spaces, *(c.density.space for c in (collapsed, drawn) if c)])
     integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]
     integrated = list(dict.fromkeys(name for s in integrating for name in s.integrated))
     # A step draws the coefficients that it integrates out when its sites have moved. A step after it may
@@ -120,6 +127,8 @@ def blocks_of(
         if along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts):
             by_nuts.append(along)
         blocks = [*by_nuts, *blocks]
+    if drawn:
+        blocks.append(SummedBlock(drawn, packing, point))
     if not blocks:
         raise ValueError("The model has no free variable: there is nothing to sample.")
     return blocks, packing

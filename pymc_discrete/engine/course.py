@@ -37,7 +37,8 @@ from pymc_discrete.runtime.messages import decoded, encoded
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
-from pymc_discrete.tempering.tempered import BETA, check_proper, tempered
+from pymc_discrete.tempering.path import path
+from pymc_discrete.tempering.tempered import BETA, check_proper
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -75,6 +76,7 @@ class Engine:
         replicas: int | str | None,
     ):
         self.model, self.tune, self.tempered = model, tune, replicas is not None
+        drawn = None  # by what sums the variables that the tempered model no longer has are drawn
         if self.tempered:
             if fixed:
                 raise ValueError(
@@ -82,10 +84,13 @@ class Engine:
                     "Leave that step out."
                 )
             check_proper(model)
-            model = tempered(model)
+            every = {str(v.name) for v in model.discrete_value_vars}
+            model, drawn = path(model, summed if {*summed} == every else [])
             steps, fixed = [s.on(model) for s in steps], [BETA]
         places: dict[int | None, int] = {None: NUTS} | {id(step): n for n, step in enumerate(steps)}
         point = point_of(model)
+        if drawn:
+            point, summed = point_of(self.model) | point, []
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
         if summed and not {*self.jittered} - own:
@@ -100,7 +105,7 @@ class Engine:
             _log.info(f"Sampled all the same: {shown(summed)}. {error}".splitlines()[0])
             steps, summed, collapsed = [*steps, *instead(model, [*summed])], [], None
         self.blocks, packing = blocks_of(
-            model, in_order_of_moves(steps), point, tune, *of_nuts, collapsed, fixed
+            model, in_order_of_moves(steps), point, tune, *of_nuts, collapsed, fixed, drawn
         )
         devices, _ = spread_over(None, 1)
         ladder = None if replicas is None else Ladder(model, packing, replicas, tune)

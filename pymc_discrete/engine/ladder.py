@@ -208,13 +208,15 @@ class Ladder:
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def _packed(self, values: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-        """Values {variable: array} packed as those of another point are."""
+        """Values {variable: array} packed as those of another point are; others stay as they are there."""
         packed = {}
         for name, old in like.items():
-            members = self.points.vectors.get(name)
-            parts = [jnp.ravel(values[m.name]) for m in members] if members else [values[name]]
-            packed[name] = jnp.concatenate(parts) if members else parts[0]
-            packed[name] = packed[name].reshape(old.shape).astype(old.dtype)
+            parts = [m.name for m in self.points.vectors.get(name, ())] or [name]
+            if parts[0] not in values:  # drawn given the others
+                packed[name] = old
+                continue
+            joined = jnp.concatenate([jnp.ravel(values[part]) for part in parts])
+            packed[name] = joined.reshape(old.shape).astype(old.dtype)
         return packed
 
     def _rearranged(self, replicas: Replicas) -> Replicas:

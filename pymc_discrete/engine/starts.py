@@ -220,6 +220,13 @@ def by_name(model: pm.Model, initvals: Any) -> Any:
     return starts_by_name(model, initvals) if isinstance(initvals, dict) else initvals
 
 
+def without_starts_of(initvals: Any, names: Collection[str]) -> Any:
+    """`initvals` without those of some variables."""
+    if isinstance(initvals, list | tuple):
+        return [without_starts_of(values, names) for values in initvals]
+    return initvals and {k: v for k, v in initvals.items() if str(getattr(k, "name", k)) not in names}
+
+
 def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain") -> None:
     """Refuse `initvals` of the wrong type, length or shape, outside a support, or of unknown variables.
 

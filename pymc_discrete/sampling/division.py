@@ -110,6 +110,23 @@ def steps_on(moved: pm.Model, model: pm.Model, step: Any) -> list[Any]:
     return [s.on(moved) for s in flat]
 
 
+def summed_on_path(model: pm.Model, step: Any, collapse: Any) -> list[str]:
+    """The discrete variables that may be summed out of a model before it is tempered: all, or none.
+
+    Parameters
+    ----------
+    step, collapse : as in `sample`
+    """
+    described = DescribedModel(model)
+    names = described.discrete
+    _, flat = given_and_flat(step)
+    moved = {name for s in flat for name in getattr(s, "own_variables", ())}
+    if collapse is False or moved.intersection(names) or described.moved_together(names):
+        return []
+    asked = names if isinstance(collapse, str | bool) else block_of(model, collapse, argument="collapse")
+    return names if {*asked} == {*names} and described.continuous else []
+
+
 # ---------------------------------------------------------------- steps that pmd.sample cannot run
 def refuse_options_of_nuts(step: Any) -> None:
     if getattr(step, "of_nuts", OfNuts()) != OfNuts():

@@ -27,7 +27,7 @@ from pymc_discrete.engine.precision import check_precision, check_starts_in_32_b
 from pymc_discrete.engine.program import Program, recorded
 from pymc_discrete.engine.run import POSTERIOR, WARMUP, ChainsRun, chunk_size
 from pymc_discrete.engine.shares import RunningChains
-from pymc_discrete.engine.starts import by_name, check_initvals, check_supports, starts
+from pymc_discrete.engine.starts import by_name, check_initvals, check_supports, starts, without_starts_of
 from pymc_discrete.engine.storage import Checkpoint, Memory
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.initial import point_of
@@ -38,7 +38,7 @@ from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.progress import Progress
 from pymc_discrete.runtime.seeds import seed_of
 from pymc_discrete.runtime.waiting import watched
-from pymc_discrete.sampling.division import steps_of, steps_on
+from pymc_discrete.sampling.division import steps_of, steps_on, summed_on_path
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.options import (
@@ -53,7 +53,8 @@ from pymc_discrete.sampling.options import (
 from pymc_discrete.sampling.results import KNOWN, OF_DRAWS, data_tree, log_likelihood_of
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.tempering.options import replicas_of
-from pymc_discrete.tempering.tempered import BETA, check_proper, tempered
+from pymc_discrete.tempering.path import path
+from pymc_discrete.tempering.tempered import BETA, check_proper
 from pymc_discrete.version import __version__
 
 _log = logging.getLogger("pymc.discrete")
@@ -231,15 +232,17 @@ def sample(
         all_in_jax(),
     ):
         moved, still = model, []  # the model that moves, and its variables that nothing moves
+        drawn = None  # by what sums the variables that it no longer has are drawn
         if replicas is not None:
             check_proper(model)
-            moved, still = tempered(model), [BETA]
-            step, collapse = steps_on(moved, model, step), collapse_by_names(collapse)
-        point = point_of(moved)
+            moved, drawn = path(model, summed_on_path(model, step, collapse))
+            step, still = steps_on(moved, model, step), [BETA]
+            collapse = False if drawn else collapse_by_names(collapse)
+        point = point_of(moved) if drawn is None else point_of(model) | point_of(moved)
         steps, collapsed = steps_of(moved, step, point, collapse, still)
-        summed = collapsed.density.names if collapsed else ()
+        summed = [name for sums in (collapsed, drawn) if sums for name in sums.density.names]
         likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)
-        blocks, packing = blocks_of(moved, steps, point, tune, target_accept, nuts, collapsed, still)
+        blocks, packing = blocks_of(moved, steps, point, tune, target_accept, nuts, collapsed, still, drawn)
         ladder = None if replicas is None else Ladder(moved, packing, replicas, tune)
         check_supports(blocks, point, initvals)
         outputs, counted = recorded(model, var_names), CountsOfValues()
@@ -284,8 +287,9 @@ def sample(
                     _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
                 else:
                     of_starts = np.random.SeedSequence(seed)
+                    given = initvals if drawn is None else without_starts_of(initvals, drawn.density.names)
                     points = starts(
-                        moved, blocks, packing, initvals, points_wanted, of_starts, with_gradient, still
+                        moved, blocks, packing, given, points_wanted, of_starts, with_gradient, still
                     )
                     points = [point for point in points for _ in range(chains // points_wanted)]
                     if dtype == "float32":

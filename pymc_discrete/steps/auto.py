@@ -27,6 +27,7 @@ from pymc_discrete.steps.nuts_in_jax import NutsInJax
 from pymc_discrete.steps.suited import steps_for
 from pymc_discrete.steps.whole_model import WholeModel
 from pymc_discrete.tempering.options import replicas_of
+from pymc_discrete.tempering.path import without_discrete
 
 _log = logging.getLogger("pymc.discrete")
 
@@ -100,7 +101,9 @@ class AutoStep(DiscreteStep):
         replicas = replicas_of(options.pop("temper", False))
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         described = DescribedModel(model, options.get("initial_point"))
-        first = None if vars is not None or asked else not_sampled(described, names, options, of_nuts)
+        first = None
+        if vars is None and not asked:
+            first = not_sampled(described, names, options, of_nuts, replicas is not None)
         left = names if first is None else [name for name in names if name not in first.own_variables]
         if first is not None and not left:
             return first if replicas is None else with_replicas(first, replicas)
@@ -157,7 +160,11 @@ def of_whole_model(steps: list[Any], of_nuts: OfNuts) -> BlockedStep | CompoundS
 
 
 def not_sampled(
-    described: DescribedModel, names: list[str], options: dict[str, Any], of_nuts: OfNuts
+    described: DescribedModel,
+    names: list[str],
+    options: dict[str, Any],
+    of_nuts: OfNuts,
+    tempered: bool = False,
 ) -> BlockedStep | None:
     """The step that sums discrete variables out, or integrates coefficients out, where that pays.
 
@@ -168,6 +175,7 @@ def not_sampled(
     names : discrete variables
     options : of `AutoStep`
     of_nuts : options of NUTS
+    tempered : whether they are to be summed out along the path of a tempered model, where that is possible
     """
     model = described.model
     named = {value_name(model, v) for v in options.get("support") or ()}
@@ -183,7 +191,10 @@ def not_sampled(
         f"pmd.AutoStep([{shown(names)}])",
         f"pmd.CollapsedNUTS([{shown([*moved, *names])}])",
     )
-    collapsed = choice.variables_to_sum_out(described, names, moved, *remedies)
+    collapsed = None
+    if tempered and names == described.discrete and (found := without_discrete(model, names)):
+        _, collapsed = found
+    collapsed = collapsed or choice.variables_to_sum_out(described, names, moved, *remedies)
     if collapsed:
         names, integrate = collapsed.density.names, None
     else:

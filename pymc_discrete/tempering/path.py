@@ -1,0 +1,70 @@
+r"""The path from the prior to the posterior, along which discrete variables are summed out where they can be.
+
+Where a label is drawn, the log likelihood of its observation depends on it, and swaps of replicas fail for
+that alone. With labels summed out, the likelihood that is raised to a power is that of the other variables,
+
+.. math:: p_b(\theta) \propto p(\theta) \Bigl( \sum_z p(z \mid \theta)\, p(y \mid \theta, z) \Bigr)^b,
+
+and the labels are drawn given these, where b is 1. A mixture of three normals had a barrier of 2.7 in place
+of 7.4 by it, 7 replicas in place of 16, and 545 round trips in place of 157.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import pymc as pm
+
+from pymc_discrete.collapse.choice import work
+from pymc_discrete.collapse.collapsed import Collapsed
+from pymc_discrete.collapse.marginalize import marginalize
+from pymc_discrete.model.support import improper_priors
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.tempering.tempered import tempered
+
+_log = logging.getLogger("pymc.discrete")
+
+# With variables summed out, an evaluation of the log density may take at most this many times as much counted
+# work, which is about a third as many times the time. The mixture above makes 8 times as many round trips for
+# the moves of as many replicas.
+MOST_TIMES_ON_PATH = 24.0
+
+
+def path(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed | None]:
+    """The tempered model, and by what sums the discrete variables that it no longer has are drawn.
+
+    Parameters
+    ----------
+    names : all discrete variables, where they may be summed out; else none
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        As `tempered`.
+    """
+    found = without_discrete(model, names) if names else None
+    if found is None:
+        return tempered(model), None
+    left, drawn = found
+    _log.info(
+        f"Summed out at every inverse temperature: {shown(names)}, drawn given the rest. collapse=False "
+        "draws them in turn."
+    )
+    return tempered(left), drawn
+
+
+def without_discrete(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed] | None:
+    """The model without some discrete variables, and the sums by which these are drawn given the others.
+
+    None where they have no bounds, are too many, or where the sum takes too long; and where the prior of
+    another unknown depends on them, which would become a part of the likelihood.
+    """
+    try:
+        left = marginalize(model, [*names])
+        if improper_priors(left):
+            return None
+        drawn = Collapsed.of(model, [*names])
+    except (NotImplementedError, ValueError):
+        return None
+    if not drawn.whole or drawn.density.totals or work(drawn) > MOST_TIMES_ON_PATH:
+        return None
+    return left, drawn
