@@ -121,7 +121,7 @@ def summed_on_path(model: pm.Model, step: Any, collapse: Any) -> list[str]:
     names = described.discrete
     _, flat = given_and_flat(step)
     moved = {name for s in flat for name in getattr(s, "own_variables", ())}
-    if collapse is False or moved.intersection(names) or described.moved_together(names):
+    if collapse is False or moved.intersection(names):
         return []
     asked = names if isinstance(collapse, str | bool) else block_of(model, collapse, argument="collapse")
     return names if {*asked} == {*names} and described.continuous else []

@@ -204,7 +204,7 @@ def test_evidence():
     ids=lambda given: given if isinstance(given, str) else given.__name__,
 )
 def test_draws_are_those_without_dims(write, way):
-    """Of each sampler, on the kinds of unknowns that it treats differently; all pairs have equal densities."""
+    """Of each sampler, on the kinds of unknowns that it treats differently."""
     named, plain = write()
     found = equal_draws(WAYS[way], (named, plain))["posterior"]
     for name, axes in named.named_vars_to_dims.items():

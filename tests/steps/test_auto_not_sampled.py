@@ -188,16 +188,11 @@ def two_kinds_and_a_parameter():
 
 
 @pytest.mark.slow
-def test_the_bar_of_several_steps(capsys):
-    """Of NUTS, too, which has nothing left to move."""
-    model = model_of(two_kinds_and_a_parameter)
-    with model:
+def test_the_bar_of_several_steps():
+    """Of NUTS, too."""
+    with model_of(two_kinds_and_a_parameter):
         step = pmd.AutoStep()
-        others = [pm.Slice([model["p"]])]
     assert [type(s).__name__ for s in step.methods] == ["TreeGibbs", "BlockGibbs"]
-    tree = sample_with_pymc(model, [*others, step], 6, 5, chains=1, progressbar=True)
-    assert np.isfinite(tree["sample_stats"]["lp"].values[..., -1]).all()
-    assert "".join(capsys.readouterr()).strip()
     columns, _ = step._progressbar_config(1)
     assert [c.get_table_column().header for c in columns][:4] == [
         "Divergences",

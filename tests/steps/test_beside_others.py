@@ -123,27 +123,6 @@ def labels():
     }
 
 
-COUNTS = np.array([4, 5, 3, 4, 2, 4, 1, 2, 1, 0, 2, 1])
-
-
-def changepoint():
-    with pm.Model() as model:
-        last = pm.DiscreteUniform("last", 0, 11)
-        early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
-        pm.Poisson("y", pm.math.switch(np.arange(12) <= last, early, late), observed=COUNTS)
-    last = np.arange(12)
-    years = np.array([last + 1, 11 - last])
-    shapes = 1 + np.array([COUNTS.cumsum(), COUNTS.sum() - COUNTS.cumsum()])
-    logp = (gammaln(shapes) - shapes * np.log(years + 1)).sum(0)
-    p, means = np.exp(logp - logsumexp(logp)), shapes / (years + 1)
-    return model, {
-        "last": (lambda d: d["last"][..., None] == range(12), p),
-        "early": (lambda d: d["early"], p @ means[0]),
-        "late": (lambda d: d["late"], p @ means[1]),
-        "late last": (lambda d: d["late"] * d["last"], p @ (means[1] * last)),
-    }
-
-
 def worth(draws):
     """The number of independent draws that have the Monte Carlo error of these."""
     return float(np.nan_to_num(az.ess(np.atleast_2d(draws), method="mean"), nan=1.0))
@@ -174,9 +153,7 @@ def furthest(idata, expected):
 # {name: (model, steps in the order in which they move, number of tuning draws)}
 CASES = {
     "labels, beside NUTS": (labels, lambda m: [pmd.GibbsWithGradients(), pm.NUTS()], 300),
-    "changepoint, one variable": (changepoint, lambda m: [pm.Slice([m["early"]]), pmd.AutoStep()], 300),
     "poisson, all variables": (poisson, lambda m: [pmd.BlockGibbs(), pm.Metropolis()], 300),
-    "poisson, no tuning": (poisson, lambda m: [pm.Slice([m["rate"]]), pmd.BlockGibbs()], 0),
     "inclusion, integrated out": (inclusion, lambda m: [pm.Slice([m["b"]]), pmd.AutoStep()], 300),
 }
 

@@ -83,8 +83,6 @@ WAYS = {
         (table, "pmd.sample"),
         (an_unbounded_total, "pmd.sample"),
         (parts_of_a_poisson_total, "AutoStep"),
-        (parts_of_a_poisson_total, "pmd.sample"),
-        (totals_in_a_batch, "AutoStep"),
         (totals_in_a_batch, "pmd.sample"),
     ],
     ids=lambda v: getattr(v, "__name__", v),

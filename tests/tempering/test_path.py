@@ -115,6 +115,11 @@ def many_joined():
     pm.Normal("y", pm.Normal("mu") * z.sum() ** 2, 1, observed=0.3)
 
 
+def dear():
+    z = pm.DiscreteUniform("z", 0, 299, shape=2)
+    pm.Normal("y", pm.Normal("mu") * abs(z[0] - z[1]), 1, observed=0.3)
+
+
 def vectors():
     x = pm.Multinomial("x", 3, [0.2, 0.3, 0.5])
     pm.Normal("y", pm.Normal("mu") * x, 1, observed=[0.3, 0.1, 0.2])
@@ -124,7 +129,7 @@ def nothing_else():
     pm.Normal("y", pm.Bernoulli("z", 0.3), 1, observed=0.3)
 
 
-@pytest.mark.parametrize("build", [counts, prior_of_another, many_joined, vectors, nothing_else])
+@pytest.mark.parametrize("build", [counts, prior_of_another, many_joined, dear, vectors, nothing_else])
 def test_what_is_not_summed_out(build):
     with pm.Model() as model:
         build()
