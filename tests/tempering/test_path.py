@@ -16,7 +16,7 @@ from tests.tools.running import QUIET as UNSEEDED
 from tests.tools.statistics import LARGEST_Z
 
 Y = np.array([-2.2, 1.9, -1.4, 2.6, 0.7])
-PRIOR, SD = 1.5, 0.8
+PRIOR, SD = 1.5, 1.6
 QUIET = UNSEEDED | {"random_seed": 1}
 
 
