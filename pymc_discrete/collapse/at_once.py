@@ -19,7 +19,7 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
 
-# Work is counted in entries of tables; what a sweep costs besides is so many of them.
+# Work is counted in entries of tables. All else that a sweep does takes as long as this many of them.
 WORK_PER_SWEEP = 1000
 # A draw of all sites at once may take the work of this many sweeps. Sites that are drawn one by one need
 # tens to thousands of sweeps for an independent draw where they depend strongly on each other, else one or

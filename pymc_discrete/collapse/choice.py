@@ -53,7 +53,8 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-# Work is counted in evaluations of elements of the log density; what a draw costs besides is so many of them.
+# Work is counted in evaluations of elements of the log density. All else that a draw does takes as long as
+# this many of them.
 WORK_PER_DRAW = 1000
 # With variables summed out, an evaluation of the log density may take at most this many times as much counted
 # work, which is about a third as many times the time. An N-mixture needs 30 to 150 times fewer draws for as

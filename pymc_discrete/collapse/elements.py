@@ -185,7 +185,7 @@ class Sparse:
         return found
 
     def _groups(self, term: Term, sites: np.ndarray) -> Iterable[ElementGroup]:
-        """The elements of a term, in groups with as many sites each, of as many values."""
+        """The elements of a term, grouped: those of a group read sites with the same numbers of values."""
         each = (sites >= 0).sum(1)
         for J in np.unique(each):
             index = np.flatnonzero(each == J)

@@ -26,14 +26,15 @@ MOST_ENTRIES = 2**27  # largest number of entries of all such tables
 # A stage takes every site whose table has at most this many times the entries of the smallest. That is more
 # work than to take the smallest one by one, and more is done at once.
 STAGE_RATIO = 64
-SHORTEST_PATH = 4  # a path is summed one site after another if it has at least so many sites to sum
-WIDEST_PATH = 4  # of a path a site may interact with at most so many sites that follow it
-SHORTEST_WIDE_PATH = 16  # the same, where a site interacts with more than one that follows it
-# The time of one entry of a table in logarithms is that of so many multiplications in a product of matrices.
+SHORTEST_PATH = 4  # a path is summed one site after another if at least this many of its sites are summed out
+WIDEST_PATH = 4  # a site of a path may interact with up to this many of the sites that follow it
+SHORTEST_WIDE_PATH = 16  # as SHORTEST_PATH, where a site interacts with more than one that follows it
+# An entry of a table of logarithms takes as long as this many multiplications in a product of matrices.
 PRODUCTS = 16
-SHORT_SEQUENCE = 32  # sequences of at most so many entries are compared column by column, others one by one
-# Paths are grouped by their tables, so that a group has each of its tables once, if there are at most
-# 1 / FEWER_GROUPS as many groups as paths.
+# Sequences of up to this many entries are compared column by column, longer ones one after another.
+SHORT_SEQUENCE = 32
+# Paths are grouped by their tables, so that a group has each of its tables once, if the number of groups is
+# at most that of the paths divided by this.
 FEWER_GROUPS = 4
 
 
@@ -166,10 +167,12 @@ class EliminationOrder:
         if none_joined(scopes):
             self._each_alone(scopes, tables)
             return
-        # the tables that are left: {site: {(array, row)}}
+        # A table is known by (array, n): it is the n-th of those whose entries are in that array.
+        # {site that is not summed out yet: the tables that depend on it}
         self._tables: dict[int, set[tuple[int, int]]] = {i: set() for i in range(len(counts))}
-        self._scope: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._row: dict[tuple[int, int], int] = {}  # the row of its array that has the table
+        self._scope: dict[tuple[int, int], tuple[int, ...]] = {}  # the sites that a table depends on
+        # the row of the array where a table's entries are; equal tables may share a row
+        self._row: dict[tuple[int, int], int] = {}
         for array, (sites, rows) in enumerate(zip(scopes, tables, strict=True)):
             for n, (scope, row) in enumerate(zip(sites.tolist(), rows.tolist(), strict=True)):
                 self._keep((array, n), tuple(scope), row)
@@ -205,7 +208,7 @@ class EliminationOrder:
                 _, shown_first, of_sites = np.unique(made_of[sites], return_index=True, return_inverse=True)
                 number = np.argsort(np.argsort(shown_first))[of_sites]
                 new = sites[np.sort(shown_first)]
-                # the tables of each new site, one site after another
+                # `new` has one site for each different sum of tables. Their tables are listed site by site.
                 many = first[new + 1] - first[new]
                 into = np.repeat(np.arange(len(new)), many)
                 places = np.arange(len(into)) - np.repeat(np.cumsum(many) - many, many) + first[new][into]
@@ -405,7 +408,8 @@ class EliminationOrder:
         for n, path in enumerate(paths):
             sites[longest + width - len(path) :, n] = path[:-width]
         joining = [zip(*self._joining(path, width), strict=True) for path in paths]
-        # one round after another, of each those of all paths
+        # For each step of a round, a list over all rounds, and in each round over all paths: a site with
+        # those that follow it, and the tables that are added up to the table of these.
         scopes: list[list[tuple[int, ...]]] = [[] for _ in range(period)]
         tables: list[list[list[tuple[int, int]]]] = [[] for _ in range(period)]
         for n, row in enumerate(sites):

@@ -56,7 +56,7 @@ def neighbours(d: int, scopes: Sequence[np.ndarray]) -> list[set[int]]:
 def affordable_part(
     counts: np.ndarray, around: list[set[int]], limit: int, wanted: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """A part whose sites can be summed out with tables of at most so many entries.
+    """A part whose sites can be summed out with tables of at most `limit` entries.
 
     Parameters
     ----------

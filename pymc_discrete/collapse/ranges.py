@@ -26,8 +26,8 @@ NamedBounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbe
 def tails(p, last):
     """(2, n) estimates of the probability of values below and above those that a sum is taken over.
 
-    With a the probability of the last few values and b that of as many before them, the probability is
-    assumed to go on falling by the factor a / b, so that what lies beyond has a (a / b) / (1 - a / b).
+    With a the probability of the last few values, and b that of the same number before them, the probability
+    is assumed to go on falling by the factor a / b, so that what lies beyond has a (a / b) / (1 - a / b).
 
     Parameters
     ----------

@@ -36,9 +36,8 @@ FEWER = 2  # equal components are looked for only to be used if at most 1 / FEWE
 # Data become constants of the program, which is then compiled again for other data, if so at most 1 /
 # MUCH_FEWER of the components differ, and there are at least MANY.
 MUCH_FEWER, MANY = 8, 256
-DEEPEST_COPY = (
-    50  # at most so many nested Ops are copied to compute some elements of a tensor without the others
-)
+# At most this many nested Ops are copied, to compute some elements of a tensor without the others.
+DEEPEST_COPY = 50
 
 
 def components_of(elements: Sparse) -> np.ndarray:

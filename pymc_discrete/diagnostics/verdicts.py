@@ -124,7 +124,7 @@ def effective_per_chain(ess: np.ndarray | float, rhat: np.ndarray | float, chain
 
 
 def slow(per_chain: np.ndarray) -> np.ndarray:
-    """Whether what has so many effective draws of a chain, by `effective_per_chain`, mixes slowly."""
+    """Whether something mixes slowly, given its effective draws per chain, see `effective_per_chain`."""
     return per_chain < FEWEST_EFFECTIVE
 
 

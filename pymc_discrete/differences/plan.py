@@ -27,8 +27,8 @@ from pymc_discrete.structure.terms import Term, split
 CHEAP_DIFFERENCES = 2e5  # for all differences
 CHEAP = 64.0  # for each move and each element of the linear maps that it changes
 BEARABLE = 1e9  # for all differences, if the gradient does not show how the density changes ("blind")
-# Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
-# about 100 microseconds
+# Gibbs sampling evaluates a site with a wide support at some of its values only, as many as cost this many
+# additions together, about 100 microseconds.
 CHEAP_DRAW = 2.5e5
 # A draw tries at least this many values of a label without an order, whatever they cost. They are chosen at
 # random, and few may be likely: if the label is a cell of a map, those near to where the animal was caught.

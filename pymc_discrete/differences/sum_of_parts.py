@@ -111,7 +111,7 @@ class SumOfParts(GivenInputs):
         return ContextOfModel(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
 
     def _in_blocks(self, x) -> list[Any]:
-        """The sites of each variable."""
+        """x (d,), split into the values of each variable of the block."""
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
     def arrays(self, x, context: ContextOfModel) -> dict[Variable, Any]:

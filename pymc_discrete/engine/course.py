@@ -41,9 +41,10 @@ from pymc_discrete.tempering.tempered import BETA, check_proper, tempered
 
 _log = logging.getLogger("pymc.discrete")
 
-CHUNK_SECONDS = 0.2  # a chunk takes about so long
+CHUNK_SECONDS = 0.2  # a chunk takes about this time
 GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one another
-# After so many chunks of which no draw was discarded, a thread makes the next chunk while one is handed out.
+# After this many chunks in a row of which no draw was discarded, a thread makes the next chunk while PyMC
+# takes the draws of one.
 QUIET = 2
 MOST_FORESEEN = 2**27  # bytes of draws of a chain that is foreseen, above which no more of them are made
 
@@ -220,7 +221,7 @@ class Course:
         self._thread: ThreadPoolExecutor | None = None
         self._begun: Future[Chunk] | None = None  # the first chunk of a chain that was foreseen
         self._coming: deque[Future[Made | None]] = deque()  # chunks that the thread makes, or has made
-        self._allowed = math.inf  # the thread makes no chunk of a chain with so many draws
+        self._allowed = math.inf  # once a chain has this many draws, the thread makes no more of it
         self._kept = 0  # bytes of the draws that it has made and nobody has fetched
         self._failed = False  # whether a chunk of it could not be made
         self._last: Made
@@ -277,7 +278,11 @@ class Course:
         raise AssertionError("one of the two attempts returns or raises")
 
     def _start(self, point: dict[str, np.ndarray], with_gradient: bool) -> dict[str, np.ndarray]:
-        """A possible start: about the given point where the chain was announced, else the point itself."""
+        """A state of positive density from which the chain starts.
+
+        If PyMC announced the chain by `setup_chain`, it is looked for at random about the given point, else
+        at that point itself.
+        """
         engine, model = self._engine, self._engine.model
         apart = [s for s in self._engines.steps if getattr(s, "start", "") == "dispersed"]
         dispersed = {name for s in apart for name in s.own_variables}

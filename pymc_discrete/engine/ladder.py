@@ -127,7 +127,7 @@ class Ladder:
         most = int(np.clip(LARGEST // max(bytes_of_one * chains, 1), FIRST_RUNGS, MOST))
         return most, FIRST_RUNGS
 
-    # ------------------------------------------------------------ in a program
+    # ------------------------------------------------------------ parts of the compiled program
     def transition(
         self, move: Callable, stats: Any, key: Array, t: Any, replicas: Replicas, numbers: dict[str, Any]
     ) -> tuple[Replicas, Any]:

@@ -37,8 +37,8 @@ PRIOR_DRAWS = 400  # draws of the prior, from which the first rung is chosen
 # The next rung is as far as the draws of a rung, weighted for it, have this effective sample size per draw.
 LEAST_ESS = 0.5
 MOST_RUNGS = 1000
-TRIES = 100  # at most so many draws of the prior are made for each one that has a positive likelihood
-# Chains that go back from the posterior begin at draws of the pilot chains that are so many transitions
+TRIES = 100  # most draws of the prior that are made for each one that has a positive likelihood
+# Chains that go back from the posterior begin at draws of the pilot chains that are this many transitions
 # apart.
 PILOT_THINNING = 20
 # The number of temperatures is FINENESS times the square of the length of the path, and at least

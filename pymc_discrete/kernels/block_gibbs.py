@@ -31,7 +31,8 @@ UNROLLED = 8
 # MANY_SPLITS of these, a draw computes NEAR_SPLITS + 1 consecutive ones, the current one among them, which
 # takes less time; one draw in ALL_SPLITS_EVERY computes all of them, so that no split is out of reach.
 MANY_SPLITS, NEAR_SPLITS, ALL_SPLITS_EVERY = 64, 32, 16
-# Vectors of one unit are drawn in batches that take at most so many counted operations, and so much memory.
+# Vectors of counts that sum to 1 are drawn in batches, which limits memory. A batch costs at most this many
+# additions, by the estimate of `cost_of_draws`.
 AT_ONCE = 1e7
 
 
@@ -433,7 +434,7 @@ def tournament(c: int) -> int:
 def matchings(key, sites: np.ndarray, turns: int) -> Callable:
     """(t) -> (c // 2, R, 2) int, sites (R, c) matched in pairs in turn t; of an odd number, one is left out.
 
-    Of each set so many rounds of a tournament are drawn in which every site meets every other one once: sites
+    Of each set `turns` rounds of a tournament are drawn in which every site meets every other one once: sites
     stand on a circle of odd length, and those at the same distance to the left and to the right of one of
     them are pairs; of an even number, the last site stands in the middle and meets that one (the circle
     method). From turn to turn that one is the next on the circle; where it begins and which way round it goes

@@ -1,10 +1,10 @@
 """Moves of spaces in which some sites change only together: transfers between counts, swaps, single sites.
 
-All moves of a space are numbered from 0, such that what a number means does not depend on the state: that a
-pair of counts transfers so many units, that two elements of a permutation swap their values, or that a free
-site makes a cyclic shift or goes by an offset. Every number therefore has one inverse. Transfers and moves
-of single sites commute; swaps do not, and a sequence of moves is undone by the inverse moves in reverse
-order.
+All moves of a space are numbered from 0, such that what a number means does not depend on the state: that
+one count gives a fixed number of units to another, that two elements of a permutation swap their values, or
+that a free site makes a cyclic shift or goes by an offset. Every number therefore has one inverse. Transfers
+and moves of single sites commute; swaps do not, and a sequence of moves is undone by the inverse moves in
+reverse order.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from pymc_discrete.space.indexing import picked
 from pymc_discrete.space.space import SMALLEST, Space, Variable
 
 # A change of one site alone may be impossible that is possible when another site changes with it. In the
-# table of `PairMoves.table` such a change lowers the log density by so many nats, and not by infinitely
+# table of `PairMoves.table` such a change lowers the log density by this many nats, and not by infinitely
 # many.
 IMPOSSIBLE_PENALTY = 5.0
 

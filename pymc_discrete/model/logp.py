@@ -327,12 +327,14 @@ def without_checks(
     labels : the names of the terms
     replace : {input: what stands in its place}
     valid : {value: nodes of its own log density} of values that are known to be vectors of counts with the
-        sums of their distribution, or permutations: what checks that there is left out, since it would join
-        all elements of a vector. Other terms may compare a vector with anything.
+        sums of their distribution, or permutations. The checks of that in these nodes are left out: with
+        them, each element of the log density would depend on all elements of the vector. Comparisons of the
+        vector in other terms are kept.
     """
     guards: list[tuple[Apply, Variable]] = []
     never: set[Variable] = set()  # conditions that hold for no valid values
-    of_valid: set[Variable] = set()  # log densities of valid values, of which the check is left out
+    # log densities of the values in `valid`, whose check that the value is possible was left out
+    of_valid: set[Variable] = set()
 
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if isinstance(node.op, OpFromGraph | SymbolicOp):
@@ -346,7 +348,8 @@ def without_checks(
         if not isinstance(node.op, CheckAndRaise):
             return None
         expr, *checked = inputs
-        # A condition on the probabilities of a vector, in one term with its counts, would join them.
+        # A check of the parameters of a vector, such as that probabilities add up to 1, becomes a term of its
+        # own. Within the log density it would make each element of that depend on all parameters.
         apart = expr in of_valid
         for cond in (c for condition in checked for c in conditions(condition)):
             if (

@@ -97,10 +97,12 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     return Structure(key, numbers, leaves)
 
 
-LARGEST_NUMBER = (
-    1e6  # a constant with a larger element is a part of the key: its size decides how sums are updated
-)
-SMALL_MATRIX = 10**4  # the most elements of a matrix that is not square and a part of the key for its zeros
+# An array with a larger element is a part of the key by which programs are kept, and no argument of them: its
+# size decides how sums with it are updated.
+LARGEST_NUMBER = 1e6
+# So is a matrix of which half is zeros, since these may say which sites interact. A matrix that is not square
+# is taken for one of these only if it has at most this many elements.
+SMALL_MATRIX = 10**4
 
 OBSERVED, OTHER = "observed", "other"
 
@@ -180,7 +182,8 @@ def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> b
     """Whether a constant or data may be an argument of a program, as far as its value and its uses say."""
     if not value.size:
         return False
-    # what no Op of the model's own reads does not decide how its log density looks
+    # An infinite or very large element decides how sums are updated (`LARGEST_NUMBER`). `uses` is empty if
+    # the number is read by nothing but Ops to which that does not matter (`takes_numbers`).
     if uses and (not np.isfinite(value).all() or (np.abs(value) > LARGEST_NUMBER).any()):
         return False
     if OTHER not in uses:

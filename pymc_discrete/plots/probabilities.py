@@ -32,7 +32,7 @@ from pymc_discrete.runtime.names import shown
 
 MOST_BARS = 700  # more bars than this would be thinner than a pixel
 BARS_WITH_GAPS = 60  # up to this many bars have gaps between them
-ABREAST = 3  # so many images of matrices stand side by side
+ABREAST = 3  # up to this many images of matrices stand side by side
 MATRIX = 40  # a matrix with more elements is drawn as one
 
 
@@ -187,7 +187,7 @@ class Panel(NamedTuple):
         return self.size(1)[1]
 
     def size(self, columns: int) -> tuple[float, float]:
-        """The width and the height of the panel of a matrix among so many in a row, inches."""
+        """The width and the height in inches of the panel of a matrix, with `columns` panels in a row."""
         rows, cells = self.p.shape
         width = (FIGURE_WIDTH - 1.0) / columns - 0.7
         height = float(np.clip(width * rows / cells, 1.5, 4.2))

@@ -72,7 +72,7 @@ class Target:
             return function(self._inputs_of_context(), np.asarray(x), with_differences)
 
     def _run(self, name: str, *arguments: Any) -> Any:
-        """The density's method of this name: compiled, or as it is inside a program that JAX traces."""
+        """Call the density's method `name`: compiled, or as it is while JAX traces a program."""
         traced = is_traced(arguments)
         with self.density.running(traced):
             if traced:
@@ -83,7 +83,7 @@ class Target:
                 return self.density.compiled(name)(*arguments)
 
     def _run_at(self, name: str, x: ArrayLike) -> Any:
-        """The density's method of this name at x in the target's context."""
+        """Call the density's method `name` at x, given the values of all other variables (the context)."""
         context = self.ready()
         with self.density.running(is_traced((x, context))):
             return self._run(name, jnp.asarray(x), context)

@@ -38,7 +38,7 @@ _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the 
 # The time in microseconds that PyMC's own loop takes for each draw. By default a draw makes at least as many
 # transitions as can be computed in this time.
 HOST_COST = 100.0
-OPERATIONS = 2500.0  # counted operations that a core executes in a microsecond
+OPERATIONS = 2500.0  # operations of a graph, in units of an addition, that a core does in a microsecond
 
 
 class JaxStep(DrawsAhead, BlockedStep):

@@ -52,7 +52,8 @@ _log = logging.getLogger("pymc.discrete")
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-TRANSITION = 2.0  # overhead of a computation besides its counted operations, in microseconds
+# Microseconds that each of a transition's `rounds`, which run one after another, takes besides its operations.
+ROUND_OVERHEAD = 2.0
 
 
 @dataclass_state
@@ -354,7 +355,7 @@ class DiscreteStep(JaxStep):
     def _auto_transitions(self, n_moves: float) -> int:
         """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
         operations = self.method.operations(self.target)
-        microseconds = TRANSITION * self.method.rounds(self.target) + operations / OPERATIONS
+        microseconds = ROUND_OVERHEAD * self.method.rounds(self.target) + operations / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
 
     def expected_moves(self) -> float:

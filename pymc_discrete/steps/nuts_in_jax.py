@@ -211,7 +211,10 @@ class NutsInJax(DrawsAhead, BlockedStep):
         return self._nuts.step({name: point[name] for name in self._function.names})
 
     def _keep(self, point: PointType) -> PointType:
-        """The point, whose continuous variables nobody else should move until the next draw."""
+        """The given point, the result of a draw. The values of NUTS's variables in it are remembered.
+
+        The next draw sees from them whether another step has moved one of these variables.
+        """
         self._last = {name: point[name] for name in self._moving}
         self._draws += 1
         return point

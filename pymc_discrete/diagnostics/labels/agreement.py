@@ -124,7 +124,7 @@ def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:
 
 
 def thinned(variables: list[np.ndarray], most: int = DRAWS) -> np.ndarray:
-    """(chains, n, m), at most so many draws of at most `SITES` sites of variables (chains, draws, ...)."""
+    """(chains, n, m), at most `most` draws of at most `SITES` sites of variables (chains, draws, ...)."""
     draws = variables[0].shape[1]
     sizes = [int(np.prod(a.shape[2:], dtype=int)) for a in variables]
     parts = []

@@ -226,7 +226,7 @@ class Incremental(Part):
         return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
 
     def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
-        """(r, C) nats, as `joint_differences`, for so many rows as fit into memory at once."""
+        """(r, C) nats, as `joint_differences`, for a batch of rows that fits into memory."""
         after, now = self._rest_at(state, at)
         changed = [
             self._changed_jointly(f, n, state, moves) if n in f.elements else None for f in self.frontier

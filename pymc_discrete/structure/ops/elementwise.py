@@ -226,7 +226,7 @@ def bounds_of_disjunction(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def bounds_of_bits(node: Apply, inputs: list[Interval]) -> Interval:
-    """Of all integers of as many bits as those within the inputs have, and a sign if any has."""
+    """Of all integers with the bits of the largest input, negative ones too if an input may be negative."""
     largest = max(end if end >= 0 else -end - 1 for bounds in inputs for end in bounds)
     top = float(2 ** int(largest).bit_length() - 1) if math.isfinite(largest) else math.inf
     return (0.0 if all(low >= 0 for low, _ in inputs) else -top - 1), top
