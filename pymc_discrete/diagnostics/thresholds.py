@@ -4,7 +4,7 @@ Numbers that say how much is computed at once, how many draws are looked at, or 
 decide nothing about draws, and stand where they are used.
 """
 
-# ---------------------------------------------------------------- how many draws anything is said of
+# ---------------------------------------------------------------- numbers of draws that are enough
 # Halves of a chain must have two draws each for a variance within them.
 FEWEST_DRAWS = 4
 FEWEST_DRAWS_OF_R_STAR = (

@@ -123,7 +123,7 @@ class CollapsedBlock(Block):
             for a in self.collapsed.inputs(self.points.by_name(self.points.packed(point) | self.numbers))
         ]
 
-    # ------------------------------------------------------------ before the chains
+    # ------------------------------------------------------------ before the chains begin
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
         usual = self._on_host(point).astype(float)
         zeros = self.collapsed.no_probabilities()
@@ -154,7 +154,7 @@ class CollapsedBlock(Block):
     def check_first(self, states: CollapsedState) -> None:
         self.nuts.check_first(states.nuts)
 
-    # ------------------------------------------------------------ in a chain
+    # ------------------------------------------------------------ while a chain runs
     def draw(self, key, t, point: dict[str, Any], state: CollapsedState):
         key_stretch, key_nuts, key_sites = jax.random.split(key, 3)
         now = self._x(point)

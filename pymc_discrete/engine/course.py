@@ -227,7 +227,7 @@ class Course:
         self._last: Made
         self._watches: list[tuple[Any, Watch]] = []
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     @property
     def spare(self) -> int:
         return cores() - 1

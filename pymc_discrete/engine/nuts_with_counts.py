@@ -146,7 +146,7 @@ class NutsWithCounts(NutsBlock):
     def shared(self, states: Any, ends: bool) -> Any:
         return states
 
-    # ------------------------------------------------------------ in a chain
+    # ------------------------------------------------------------ while a chain runs
     def rounded(self, q):
         """q (size,) with real numbers in the place of counts rounded to these."""
         return jnp.where(self._is_count, jnp.floor(q + 0.5), q)

@@ -503,7 +503,7 @@ class Walk:
         return digest(b"not seen")
 
 
-# ---------------------------------------------------------------- what the walk asks of Python
+# ---------------------------------------------------------------- properties of Python objects
 @functools.lru_cache(10_000)
 def computed_later(kind: Any) -> frozenset[str]:
     """The attributes that objects of a class compute when they are first asked for them."""

@@ -219,7 +219,7 @@ class JaxStep(DrawsAhead, BlockedStep):
             self.check_density()
             self._reset()
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False

@@ -198,7 +198,7 @@ class CollapsedNUTS(NutsInJax):
         self._function.hold(rest | {STRETCH_VARIABLE: stretches})
         return self._function.at(rest)
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def on(self, model: pm.Model) -> "CollapsedNUTS":
         return type(self)(self.own_variables, model=model, **self.options)
 

@@ -52,7 +52,7 @@ _log = logging.getLogger("pymc.discrete")
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-# Microseconds that each of a transition's `rounds`, which run one after another, takes besides its operations.
+# A transition runs its `rounds` one after another. Each takes this many microseconds besides its operations.
 ROUND_OVERHEAD = 2.0
 
 
@@ -428,7 +428,7 @@ class DiscreteStep(JaxStep):
             )
         return complaints
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def check_start(self, point: PointType) -> None:
         with announced(f"{self.named()}: the log density and its differences, to check the start"):
             check_start(self.target, point, solved(self.target.space, self.target.space.ravel(point)))

@@ -124,7 +124,7 @@ class DrawsAhead(HasChain):
         own = [list(moves.summed), *([*s.own_variables] for s in moves.steps)]
         return self.who, own, [*moves.by_nuts], [*moves.slots]
 
-    # ------------------------------------------------------------ another process, or a file
+    # ------------------------------------------------------------ pickling, for another process or a file
     @classmethod
     def _built(cls) -> set[str]:
         """Names of the attributes that are built on first use."""

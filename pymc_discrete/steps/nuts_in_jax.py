@@ -163,7 +163,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
     def _point(self) -> PointType:
         return point_of(self.model) if self._initial_point is None else self._initial_point
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.tune, self._draws, self._last = tune > 0, 0, {}

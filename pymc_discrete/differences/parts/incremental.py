@@ -148,7 +148,7 @@ class Incremental(Part):
     def _input_values(self, arrays: dict[Variable, Any]) -> list[Any]:
         return [arrays[i].reshape(self.graph.shape(i)) for i in self._inputs]
 
-    # ------------------------------------------------------------ the rest
+    # ------------------------------------------------------------ from the frontier to the term
     @cached_property
     def _total(self):
         return jaxify([*self.tensors, *self._inputs], [self.total])

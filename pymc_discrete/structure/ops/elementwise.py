@@ -385,7 +385,7 @@ def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
     return moving[0] if all(graph.size(i) == 1 for i in node.inputs if i is not moving[0]) else None
 
 
-# ---------------------------------------------------------------- simpler forms
+# ---------------------------------------------------------------- simpler forms of a node
 def of_booleans(function: Callable[..., Variable]) -> Callable[[Apply, list[Variable]], Variable | None]:
     """The simpler form of a sum or a product of booleans, of which JAX would compute with integers."""
 
@@ -454,7 +454,7 @@ def constant_of(var: Variable) -> bool | None:
     return bool(var.data.flat[0])
 
 
-# ---------------------------------------------------------------- the table
+# ---------------------------------------------------------------- the rules of each scalar function
 COMPARISON = ScalarRules(unread=unread_where_decided, selects=True)
 
 SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
