@@ -64,7 +64,7 @@ MOST_TIMES_THE_WORK = 128.0
 # The same for labels that are tied to their probabilities alone. A sum over five values of each takes three
 # to four times as long, and labels that the data make all but certain gain nothing by it.
 MOST_TIMES_FOR_WEIGHTS = 8.0
-# Labels are summed out if no more than this many depend on one another given everything else.
+# Labels are summed out only if, given all else, they depend on one another in groups of at most this many.
 MOST_LABELS_TOGETHER = 8
 
 
@@ -89,7 +89,7 @@ def variables_to_sum_out(
     try:
         density: Any = target_of(described, list(names), with_numbers=True).density
         integrated = coefficients_to_integrate(described, names, moved) if width_of_models() else []
-    except (NotImplementedError, ValueError):  # the step that is then chosen says what cannot be done
+    except (NotImplementedError, ValueError):  # the step that samples these variables says what it cannot do
         return None
     counts = tied_counts(density, moved, integrated)
     labels, weighted = tied_labels(density, moved)

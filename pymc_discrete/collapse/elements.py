@@ -91,7 +91,7 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
     NotImplementedError
     """
     dense = density.plan.dense
-    with np.errstate(over="ignore"):  # of thousands of sites
+    with np.errstate(over="ignore"):  # the product of thousands of sites is infinite
         states = float(np.prod(counts.astype(float)))
     if dense and states > MOST_STATES:
         number = f"{states:.2g}" if np.isfinite(states) else "more than 1e308"

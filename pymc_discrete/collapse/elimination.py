@@ -196,7 +196,7 @@ class EliminationOrder:
         left = np.arange(d)
         while len(left):
             size = self.counts[left].astype(float)
-            if self._shares:  # see `_stage`
+            if self._shares:  # as in `_stage`, a table that n sites share costs each 1 / n of its entries
                 _, kind = unique_pairs(np.stack([made_of[left], self.counts[left]], axis=1))
                 size = size / np.bincount(kind)[kind]
             by_size = np.lexsort((left, size))
@@ -292,7 +292,7 @@ class EliminationOrder:
     ) -> EliminatedSites:
         """The group of these sites with their neighbours; their tables are taken from those that are left."""
         found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
-        number: dict[Hashable, int] = {}  # of each different table
+        number: dict[Hashable, int] = {}  # {what a table is the sum of: the number of that table}
         of_members = []
         for sites, mine in zip(scopes, tables, strict=True):
             made_of = self._made_of(sites, mine) if self._shares else len(number)
@@ -317,8 +317,8 @@ class EliminationOrder:
         """The paths of a width that can be summed out next, in groups of about equal lengths."""
         groups: dict[tuple[int, tuple[int, ...]], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
-        inside: set[int] = set()  # the sites that these paths sum out, and
-        held: set[int] = set()  # all of their sites
+        inside: set[int] = set()  # the sites that the paths found so far sum out
+        held: set[int] = set()  # these, and the sites at the ends of these paths
         shortest = SHORTEST_WIDE_PATH if width > 1 else 1 if self._compact else SHORTEST_PATH
         for i in sorted(around):
             if 0 < len(around[i]) <= width and i not in passed:
@@ -338,7 +338,7 @@ class EliminationOrder:
         ]
 
     def _with_same(self, paths: list[list[int]], width: int) -> list[list[list[int]]]:
-        """Paths in groups with the same tables of sites, if that makes few groups; else all in one."""
+        """Paths in groups, equal tables in one group, if that makes few groups; else all in one."""
         if not self._shares:
             return [paths]
         groups: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -350,7 +350,7 @@ class EliminationOrder:
     def _joining(
         self, path: list[int], width: int
     ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, int]]]]:
-        """Of each site of a path that is summed out the site and those that follow it, and their tables.
+        """For each site of a path that is summed out, the site with those that follow it, and their tables.
 
         These are the tables that join the site to others that follow.
         """
@@ -378,7 +378,7 @@ class EliminationOrder:
         placed = {first}
         while n < len(path):
             new = [j for j in around[path[n]] if j not in placed]
-            # those first that bring the fewest other sites
+            # neighbours with the fewest further neighbours come first
             new.sort(key=lambda j: (len(placed.union(around[j], new)), j))
             longer = [*path, *new]
             left = [e for e in periods if self._repeats(longer, len(path), e)]
@@ -387,7 +387,7 @@ class EliminationOrder:
                 break
             path, periods, n = longer, left, n + 1
             placed.update(new)
-        # what the sites from here on join is not known to be in the path
+        # The neighbours of later sites may lie outside of the path, so that these are not a part of it.
         return path[: n + width], periods[0]
 
     def _affordable(self, path: list[int], width: int, period: int) -> bool:
@@ -710,7 +710,8 @@ def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]
     pairs = []
     for n, group in enumerate(paths.pairs):
         rows = at_steps(take_rows(joint(group, arrays), group.tables), len(group.shape) - 1)
-        # steps before the start of a path allow one value only, which leaves its message, 0, as it is
+        # A shorter path starts at a later step. At the steps before, only one value is allowed, with an entry
+        # of 0, so that the message stays 0 until the path starts.
         first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
         pairs.append(in_rounds(paths, rows, n, first))
     return unary_along(paths, arrays), pairs

@@ -53,9 +53,10 @@ CORRELATION_OF_TIES = 0.9
 # ---------------------------------------------------------------- labels
 # Two chains agree if the mean total variation distance of their labels is at most this.
 CHAINS_AGREE = 0.1
-# A permutation must halve what differs: the best of many makes draws of any variable somewhat more alike.
+# A permutation of labels must at least halve the differences between draws: the best of many permutations
+# makes draws of any variable somewhat more alike.
 LEFT_BY_PERMUTATION = 0.5
-# Of fewer sites, or fewer for each label, some permutation fits by chance.
+# With fewer sites than this, in all or for each label, some permutation fits by chance.
 FEWEST_SITES, FEWEST_SITES_PER_LABEL = 10, 3
 # Two means of log densities count as equal if they differ by at most this many standard errors plus this many
 # nats.

@@ -46,7 +46,8 @@ GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one ano
 # After this many chunks in a row of which no draw was discarded, a thread makes the next chunk while PyMC
 # takes the draws of one.
 QUIET = 2
-MOST_FORESEEN = 2**27  # bytes of draws of a chain that is foreseen, above which no more of them are made
+# A chain may be begun before PyMC asks for it. It gets no more draws than have this many bytes until then.
+MOST_FORESEEN = 2**27
 
 
 class Engine:
@@ -90,12 +91,15 @@ class Engine:
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
         if summed and not {*self.jittered} - own:
-            # other steps move all continuous variables: there is no density of NUTS to sum them out of
+            # The variables would be summed out of the density that NUTS moves in, but other steps move all
+            # continuous variables.
             assert instead is not None
             steps, summed = [*steps, *instead(model, [*summed])], []
         try:
             collapsed = Collapsed.of(model, [*summed]) if summed else None
-        except NotImplementedError as error:  # where the likelihood has a power the sum may be another one
+        except NotImplementedError as error:
+            # With temper= the likelihood has a power, which may make the sums impossible: the variables are then
+            # sampled.
             if not self.tempered or instead is None:
                 raise
             _log.info(f"Sampled all the same: {shown(summed)}. {error}".splitlines()[0])
@@ -244,7 +248,7 @@ class Course:
     def begin(self, order: ChainOrder, point: dict[str, np.ndarray]) -> Chunk:
         begun, self._begun = self._begun, None
         if begun is not None:
-            while self._coming and self._coming[-1].cancel():  # those that were allowed and not begun
+            while self._coming and self._coming[-1].cancel():  # chunks that the thread has not begun
                 self._coming.pop()
             self._allowed = math.inf
             with contextlib.suppress(Changed):
@@ -399,7 +403,7 @@ class Course:
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
-        if self._engine.tempered:  # it would move a copy, and none of the replicas
+        if self._engine.tempered:  # it would move a copy of the state, and no replica
             raise SamplingError(
                 "With temper= one program moves all variables, and another step has moved one of them, too. "
                 "Leave that step out."

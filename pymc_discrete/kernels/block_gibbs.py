@@ -187,7 +187,7 @@ def visits_of(
     visits += visits_together("scanned sets")
     if drawing is draw_conditional:
         visits += visits_together("lines")
-    return visits or [lambda key, x, backward: x]  # sites that change together may have one value each
+    return visits or [lambda key, x, backward: x]  # nothing to draw: sites of one value each
 
 
 def visit_colour(target, n: int, sites: np.ndarray, drawing: Callable):
@@ -275,7 +275,7 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
             first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool))
             going_on = lambda found: (found[0] < len(sites)) & ~found[3]
             t, site, value, _ = jax.lax.while_loop(going_on, search(x, joined), first)
-            # Where no further site changes, the last one is set to the value that it has.
+            # If no further site changes, the last one is set to the value that it already has.
             joined = target.carried_after(n, site, value, x, joined)
             return t, x.at[start + site].set(value), joined
 
@@ -379,7 +379,7 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
 
         if turns == 1:
             return turn(key_draws, x, matched(0))
-        # so is the order of the turns
+        # the order of the turns is as probable as its reverse, too
         return jax.lax.fori_loop(
             0, turns, lambda t, x: turn(jax.random.fold_in(key_draws, t), x, matched(t)), x
         )

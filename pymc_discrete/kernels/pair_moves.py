@@ -182,7 +182,7 @@ class Transfers(PairsOfSites):
     def _gains(self, table, x, z, sites):
         """(r, J, C) nats, by the table, the change if each site (r, J) alone gains the units of a move."""
         now = z[self.start + sites][..., None]
-        if not self.v.finite:  # the columns of the table are the offsets from the value in x
+        if not self.v.finite:  # column c of the table is for the value in x plus the c-th offset
             return jnp.where(now == x[self.start + sites][..., None], table[sites], -jnp.inf)
         lower, upper = (jnp.asarray(bound)[sites][..., None] for bound in (self.v.lower, self.v.upper))
         then, row = now + self.units, sites[..., None]
@@ -263,7 +263,7 @@ class PairMoves:
 
     def _joined(self, arrays: list):
         """(size,) float, log weights or differences of all moves, concatenated from those of the groups."""
-        # A space without any move has one that is impossible and changes nothing.
+        # In a space without moves there is one entry, of weight 0: a move that is never chosen.
         return jnp.concatenate([a.reshape(-1) for a in arrays]) if arrays else jnp.full(1, -jnp.inf)
 
     # ------------------------------------------------------------ moves

@@ -106,7 +106,7 @@ def logp_graph(
     refuse_random(list(zip(labels, raw, strict=True)))
     refuse_single_increments(list(zip(labels, raw, strict=True)), names)
 
-    # the terms, of other inputs, as they can be written in JAX
+    # the terms as functions of new inputs of known shape, in a form that JAX can run
     typed = of_known_shape(model, {name: np.shape(value) for name, value in point.items()})
     numbers = numbers_by_name(raw)
     block = {str(v.name): v for v in typed.values() if v.name in names}
@@ -120,7 +120,7 @@ def logp_graph(
     if reals := {v: real(v) for name, v in block.items() if name in counts}:
         named = rewritten_terms(named, lambda terms: as_real(terms, reals))
 
-    # those of equal structure written as one, in canonical form
+    # terms of equal structure are written as one, in canonical form
     stacked = Stacked(
         named,
         [reals.get(block[name], block[name]) for name in names],
@@ -135,7 +135,7 @@ def logp_graph(
     groups = dict(zip(values, stacked.groups, strict=True))
     groups_of_others = with_numbers_read(others, stacked.groups_of_others, read)
 
-    # guards of indices; and what of all that depends on the block
+    # terms that are -inf where an index is out of bounds; then the terms that depend on the block
     bounds, uniform = bounds_of_vectors(groups, supports)
     moving = Depends(values)
     named = rewritten_terms(stacked.terms, lambda _: outputs)

@@ -117,7 +117,7 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
     uses = uses_in(model, made)
     found: dict[Variable, np.ndarray] = {}
-    # what parameters that are 0 or 1 are used for, and what others are
+    # the uses of parameters that are all 0 or all 1, and the uses of other parameters
     vanishing: set[Hashable] = set()
     plain: set[Hashable] = set()
     for leaf in dict.fromkeys([*graph_inputs(made), *model.rvs_to_values.values()]):
@@ -188,7 +188,7 @@ def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> b
         return False
     if OTHER not in uses:
         return True
-    # other Ops get an input of the same type as before
+    # Any other Op needs an input of the constant's type, and an argument has that type only if this holds:
     same = leaf.type.dtype == "float64" and None not in leaf.type.shape
     return value.size > 1 and same and not may_be_adjacency(value)
 

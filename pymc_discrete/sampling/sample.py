@@ -224,13 +224,13 @@ def sample(
     initvals = by_name(model, initvals)
     check_initvals(model, initvals, points_wanted, "superchain" if superchains else "chain")
     refuse_after_fork()
-    writes = not jax.process_index()  # of several machines, the first one does
+    writes = not jax.process_index()  # if JAX runs on several machines, only the first one writes
     with (
         folder_held(checkpoint) if checkpoint is not None and writes else nullcontext(),
         precision(dtype),
         all_in_jax(),
     ):
-        moved, still = model, []  # the model that moves, and its variables that nothing moves
+        moved, still = model, []  # the model that is sampled, and its variables that no step moves
         if replicas is not None:
             check_proper(model)
             moved, still = tempered(model), [BETA]

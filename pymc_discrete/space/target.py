@@ -45,7 +45,7 @@ class Target:
 
     @property
     def _given(self) -> GivenInputs:
-        """The density, as one whose context is prepared from inputs."""
+        """The density, for uses that need one whose context is computed from inputs."""
         return cast(GivenInputs, self.density)
 
     def ready(self) -> Any:
@@ -65,7 +65,7 @@ class Target:
         return self._given.default_inputs() if self._inputs is None else self._inputs
 
     def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
-        """`GivenInputs.evaluated` at x, for a target without a context."""
+        """The log density at x, the differences and the rest, see `evaluated`; needs no context."""
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
             # an array of NumPy, for which JAX makes no program of its own

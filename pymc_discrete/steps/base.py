@@ -213,7 +213,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         """Drop what was built and learned, if the model has changed."""
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            self._initial_point = None  # it has the variables, and the shapes of the data, of before
+            self._initial_point = None  # made for the variables and the shapes of data before the change
             for name in self._built():
                 self.__dict__.pop(name, None)
             self.check_density()
@@ -223,7 +223,7 @@ class JaxStep(DrawsAhead, BlockedStep):
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False
-        _ = self._snapshot  # of the model now, as the density has it
+        _ = self._snapshot  # computed at this first use, of the model for which the density is built
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)

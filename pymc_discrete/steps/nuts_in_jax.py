@@ -174,7 +174,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
             self._initial_point = None  # the cached point has the old variables and shapes of data
             for name in self._built():
                 self.__dict__.pop(name, None)
-            _ = self._snapshot  # as what is built from now on has it
+            _ = self._snapshot  # computed at this first use, of the model as it is now
         if self.draws_ahead:
             self.ahead.set_up(self.rng, tune, draws)
 

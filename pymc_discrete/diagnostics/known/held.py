@@ -113,7 +113,7 @@ def same_everywhere(
         y = np.where(moved, values[rows, k], first)
         point = elsewhere(points[n % len(points)], of.outside, DISTANCES[n % len(DISTANCES)], rng)
         lp, differences = (np.asarray(a, float) for a in of.at(point)[1].logdensity_and_differences(y))
-        # at an impossible state a difference of 0 may be that of two impossible values
+        # at an impossible state a difference of 0 says nothing: both values may be impossible
         says = (differences != 0) | (lp > -np.inf)
         still = ~moved[:, None] & other & says
         low[still] = np.minimum(low[still], differences[still])

@@ -142,7 +142,7 @@ class Incremental(Part):
 
     @cached_property
     def _inputs(self) -> list[Variable]:
-        """The variables that the rest reads besides the frontier."""
+        """The variables besides the frontier that the term is computed from."""
         return context_inputs([self.total], self.tensors)
 
     def _input_values(self, arrays: dict[Variable, Any]) -> list[Any]:
@@ -195,7 +195,7 @@ class Incremental(Part):
         return difference(in_batches(after_moves, v.size, batch), now)
 
     def _rest_at(self, state: BlockState, at: Any) -> tuple[Callable, Any]:
-        """The rest as a function of changed frontiers, and its value at the current one.
+        """The term as a function of changed frontiers, and its value at the current one.
 
         The function takes a list with an array (r, C, *shape) for every tensor of the frontier, None for one
         that does not change, and returns (r, C) nats. Both values are up to the same constant.

@@ -263,7 +263,8 @@ def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph)
     outcomes = outcome(op, inputs, graph)
     if outcomes is None:
         return {}
-    # any other element in its place has the same bounds, and so the same outcome; not so of a constant
+    # The outcome follows from bounds. All elements of a variable have the same bounds, those of a constant
+    # not.
     return {j: ~np.isnan(outcomes) for j, i in enumerate(inputs) if not isinstance(i, Constant)}
 
 
@@ -298,7 +299,7 @@ def unread_beside(decides: int, inputs: list[Variable], graph: LogpGraph) -> Whe
         others = [known[k] == decides for k in known if k != j]
         if others and is_whole(without_casts(i)):
             found[j] = functools.reduce(np.logical_or, others)
-            if j in known:  # of several that decide, all are read: none of them depends on a site there
+            if j in known:  # inputs that decide are read
                 found[j] = found[j] & (known[j] != decides)
     return found
 
@@ -325,7 +326,8 @@ def outcome(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> np.ndarra
     if not all(isinstance(i, Constant) or is_whole(without_casts(i)) for i in inputs):
         return None
     ends = [graph.bounds.of(i) if (value := constant(i)) is None else (value, value) for i in inputs]
-    # a larger integer may have been rounded, and decides nothing: comparisons with nan do not hold
+    # Integers from 2^53 on may have been rounded. They become nan, with which no comparison is true, so that
+    # they decide nothing.
     known = [[np.where(np.abs(np.asarray(e, float)) < 2**53, e, np.nan) for e in pair] for pair in ends]
     (low, high), (low_of_other, high_of_other) = known[::-1] if isinstance(op, GT | GE) else known
     if isinstance(op, LT | GT):
