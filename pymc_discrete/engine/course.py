@@ -98,7 +98,7 @@ class Engine:
         try:
             collapsed = Collapsed.of(model, [*summed]) if summed else None
         except NotImplementedError as error:
-            # With temper= the likelihood has a power, which may make the sums impossible: the variables are then
+            # With temper= the likelihood has a power, with which sums may be impossible. The variables are then
             # sampled.
             if not self.tempered or instead is None:
                 raise
