@@ -59,9 +59,9 @@ AFFORDABLE = 2**14  # one with more values too, if all tables of the sums have a
 SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192
 DEVIATIONS = 4
 # Sites may be summed over windows (`sums_in_windows.py`) in place of stretches, if that takes at most 1 /
-# LESS of the operations. A window is a fixed range. It ends where the terms of the log density that depend
-# on this site alone are FAR_BELOW nats below their largest sum. With the probability AGAIN a draw is followed
-# by one over stretches, so that sites can leave their windows.
+# LESS of the operations. A window is a fixed range. It ends where the sum of the terms that depend on this
+# site alone is FAR_BELOW nats below its largest value. With the probability AGAIN a draw is followed by one
+# over stretches, so that sites can leave their windows.
 LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
 # A warning is given if a site is at the far end of its stretches in more than this share of the draws, or
 # in more than this number of draws in a row.

@@ -148,7 +148,7 @@ class SumOfParts(GivenInputs):
             total = change(self._summands(*self._values(x, context)), context.since)
         else:
             total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
-        # the terms of the graph no longer say so, see `logp_graph`
+        # the checks of constraints were taken out of the terms (see `logp_graph`), so they are made here
         return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
 
     def rest(self, context: ContextOfModel):

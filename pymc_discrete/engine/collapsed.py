@@ -138,7 +138,7 @@ class CollapsedBlock(Block):
         return self.nuts.gradient_is_finite(point | self._stretches(self._on_host(point)))
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
-        if self.logdensity(point) > -np.inf:  # the sum may be possible where its middle is not
+        if self.logdensity(point) > -np.inf:  # possible, even if the value in the middle of a stretch is not
             return point
         density = self.collapsed.density
         check_support(density.space, self._on_host(point))
@@ -168,7 +168,8 @@ class CollapsedBlock(Block):
             total, x, p = draw(key_sites, context, stretches, state.usual)
         else:
             total, x = self.collapsed.total_and_draw(key_sites, context, stretches, state.usual)
-        # a start may be impossible, with nothing possible in its stretch: then the chain stays
+        # The start may be impossible, and no value of its stretches possible. Then the chain stays where it
+        # is.
         possible = total > -jnp.inf
         new = {name: jnp.where(possible, value, point[name]) for name, value in new.items()}
         x = jnp.where(possible, x, now)

@@ -120,7 +120,7 @@ class Ladder:
         )
 
     def _size(self, point: Mapping[str, Any], blocks: Any, chains: int) -> tuple[int, int]:
-        """The length of the arrays of replicas, and the number of replicas before the first round."""
+        """The length of the arrays of replicas, and the number of replicas with which tuning begins."""
         if self.replicas != "auto":
             return int(self.replicas), int(self.replicas)
         bytes_of_one = sum(np.asarray(a).nbytes for a in jax.tree.leaves((dict(point), blocks)))

@@ -332,7 +332,7 @@ def without_checks(
         vector in other terms are kept.
     """
     guards: list[tuple[Apply, Variable]] = []
-    never: set[Variable] = set()  # conditions that hold for no valid values
+    never: set[Variable] = set()  # conditions that are false for all values in `valid`
     # log densities of the values in `valid`, whose check that the value is possible was left out
     of_valid: set[Variable] = set()
 

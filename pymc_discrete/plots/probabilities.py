@@ -33,7 +33,7 @@ from pymc_discrete.runtime.names import shown
 MOST_BARS = 700  # more bars than this would be thinner than a pixel
 BARS_WITH_GAPS = 60  # up to this many bars have gaps between them
 ABREAST = 3  # up to this many images of matrices stand side by side
-MATRIX = 40  # a matrix with more elements is drawn as one
+MATRIX = 40  # a matrix with more elements is drawn as an image, a smaller one as bars
 
 
 @plot("bars", "image", "data", color="a list with a colour for each value")
@@ -204,7 +204,7 @@ def panels_of(
     panels = {}
     for v, shares in variables:
         name, kind, p = v.name, kinds[v.name], shares.pooled
-        if kind == "bars":  # all on one axis of values, which have the same colours in all panels
+        if kind == "bars":  # all panels share the axis of values, so that a value has one colour
             on_axis = np.zeros((v.size, len(values)))
             on_axis[:, np.searchsorted(values, shares.values)] = p
             array = xr.DataArray(on_axis, {"value": values}, [f"{name} element", "value"])

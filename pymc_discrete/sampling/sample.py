@@ -299,7 +299,7 @@ def sample(
                             import_meanwhile()
                         run.complete(keep_warmup=not discard_tuned_samples)
                     break
-                except GradientNotFinite:  # nothing is stored yet
+                except GradientNotFinite:  # at the first draw, before anything is stored
                     if with_gradient:
                         raise
         conclusions = run.conclusions() if compute_convergence_checks else []

@@ -24,7 +24,7 @@ COMPUTED = {
     name for kind in ModelDensity.__mro__ for name, a in vars(kind).items() if isinstance(a, cached_property)
 }
 NEAR = 16  # all values up to this distance are neighbours, since a state may be possible at one value only
-# the largest offset to a neighbour; the square root of it, where integers have 32 bits
+# the largest offset to a neighbour; where integers have 32 bits, its square root is
 FARTHEST_NEIGHBOUR = 2**30
 
 

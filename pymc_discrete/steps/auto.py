@@ -30,7 +30,8 @@ from pymc_discrete.tempering.options import replicas_of
 
 _log = logging.getLogger("pymc.discrete")
 
-# options that say how discrete variables are sampled: with one of them nothing is summed out
+# {option that says how discrete variables are sampled: its default}; if a user sets one, nothing is summed
+# out
 HOW = {"differences": "auto", "transitions": "auto", "window": "auto", "start": "point", "blocked": True}
 
 

@@ -134,7 +134,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         values = values_by_name(self.model)
         self.vars = [*self.vars, *(values[name] for name in by_nuts)]
         if by_nuts:
-            # PyMC prints the variables of a step as if its own method drew them all
+            # PyMC prints all variables of a step after its name, as if NUTS had no part in it
             _log.info(f"{type(self).__name__}: NUTS moves {shown(by_nuts)} in the same program.")
             self.declare({**NUTS_STATISTICS, **self.stats_dtypes_shapes})
         self.start_ahead()

@@ -22,8 +22,8 @@ CONTEXTS, EACH = 32, 16
 LARGEST_WORK = 2**33  # most operations that are spent on this comparison, a few seconds
 # how far variables outside of the block are moved, in units of their size
 DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
-# Largest number of passes. In each, the sites found certain so far keep their values while all others are
-# moved at random, so that more sites may turn out to be certain.
+# Largest number of passes. In each, the sites found certain so far keep their values while others are moved
+# at random, so that more sites may turn out to be certain.
 ROUNDS = 32
 MOST_MOVED_ALONE = 64  # with more elements outside of the block, they are moved a variable at a time
 BESIDE = 64  # how many values below and above the current one are looked at, of a site with a window
