@@ -441,7 +441,7 @@ class EliminationOrder:
 
     @staticmethod
     def _in_common(pairs: list[EliminatedSites], rounds: int, n_paths: int) -> list[np.ndarray] | None:
-        """Which tables all paths have in each round, if these are the same and some are those of others."""
+        """The tables of each round, if all paths have the same ones and fewer differ than there are sites."""
         if any(len(group.sites) < rounds * n_paths or group.different == len(group.sites) for group in pairs):
             return None
         tables = [group.tables.reshape(rounds, n_paths) for group in pairs]

@@ -168,8 +168,7 @@ class CollapsedBlock(Block):
             total, x, p = draw(key_sites, context, stretches, state.usual)
         else:
             total, x = self.collapsed.total_and_draw(key_sites, context, stretches, state.usual)
-        # The start may be impossible, and no value of its stretches possible. Then the chain stays where it
-        # is.
+        # At an impossible start no value of the stretches may be possible. Then the chain stays where it is.
         possible = total > -jnp.inf
         new = {name: jnp.where(possible, value, point[name]) for name, value in new.items()}
         x = jnp.where(possible, x, now)

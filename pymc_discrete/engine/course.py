@@ -98,8 +98,7 @@ class Engine:
         try:
             collapsed = Collapsed.of(model, [*summed]) if summed else None
         except NotImplementedError as error:
-            # With temper= the likelihood has a power, with which sums may be impossible. The variables are
-            # sampled then.
+            # With temper= the likelihood has a power, with which sums may be impossible.
             if not self.tempered or instead is None:
                 raise
             _log.info(f"Sampled all the same: {shown(summed)}. {error}".splitlines()[0])

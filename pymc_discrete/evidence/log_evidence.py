@@ -34,8 +34,7 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
 PILOTS = 16  # number of these chains
 PILOT_TUNE = 100  # their transitions at each rung
 PRIOR_DRAWS = 400  # draws of the prior, from which the first rung is chosen
-# The next rung is at the temperature at which the draws of a rung, weighted, have this effective sample size
-# per draw.
+# The next rung is where the draws of a rung, weighted, have this effective sample size per draw.
 LEAST_ESS = 0.5
 MOST_RUNGS = 1000
 TRIES = 100  # most draws of the prior that are made for each one that has a positive likelihood

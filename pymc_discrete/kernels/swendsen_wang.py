@@ -283,8 +283,7 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     always_equal = (possible == (within & equal)).all(axis=(1, 2)) & alike
     always_different = (possible == (within & ~equal)).all(axis=(1, 2)) & alike & two
     always = always_equal | always_different
-    # of other pairs, those have bonds in which any two equal values have a larger entry than any different
-    # ones
+    # other pairs have bonds if all entries of equal values are larger than those of different values
     least = jnp.where(within & equal, tables, jnp.inf).min(axis=(1, 2))
     least -= jnp.where(within & ~equal, tables, -jnp.inf).max(axis=(1, 2))
     partial = jnp.where(jnp.isfinite(least) & alike, jnp.maximum(least, 0.0), 0.0)

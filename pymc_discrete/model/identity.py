@@ -97,8 +97,7 @@ NO_CONTENT = {
     "__weakref__",
     "__wrapped__",
 }
-# functions by which a function may read something that cannot be found in its code, its globals and its
-# closure
+# functions by which another one may read what cannot be found in its code, its globals and its closure
 UNSEEN = {"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"}
 # packages that every model needs, so that their versions need not be a part of its digest
 EXPECTED = {"builtins", "jax", "jaxlib", "numpy", "pymc", "pymc_discrete", "pytensor", "scipy"}

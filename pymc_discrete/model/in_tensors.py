@@ -243,8 +243,7 @@ def drawn_in_order(rv: Variable) -> Variable:
     if not isinstance(op, RandomVariable):
         return rv
     rng, size, *params = drawn.owner.inputs
-    # a parameter has all dimensions of the variable first, and then those of its own (a vector of
-    # probabilities)
+    # first all dimensions of the variable, and then those of the parameter itself, if it is a vector
     moved = [param.dimshuffle(*order, *range(len(order), param.type.ndim)) for param in params]
     lengths = [size[axis] for axis in order] if isinstance(size.type, pt.TensorType) else None
     return op.make_node(rng, lengths, *moved).outputs[1]

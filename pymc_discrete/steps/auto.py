@@ -30,8 +30,7 @@ from pymc_discrete.tempering.options import replicas_of
 
 _log = logging.getLogger("pymc.discrete")
 
-# {option that says how discrete variables are sampled: its default}; if a user sets one, nothing is summed
-# out
+# {option that says how discrete variables are sampled: its default}: with another value nothing is summed out
 HOW = {"differences": "auto", "transitions": "auto", "window": "auto", "start": "point", "blocked": True}
 
 

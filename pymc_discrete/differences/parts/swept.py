@@ -232,8 +232,7 @@ class Swept(Part):
             return at
         now, then = self._gates(before), self._gates(after)
         index = jnp.asarray(self.elements[n].index)[site[0]]
-        # padding, and coefficients with a gate that the move does not change, are neither taken out nor put
-        # in
+        # padding and coefficients with a gate that the move does not change stay as they are
         moves = jnp.asarray(self.elements[n].mask)[site[0]] & (now[index] != then[index])
         for j in range(index.shape[0]):
             k = index[j]

@@ -329,8 +329,7 @@ class Tables(Part):
     ):
         # No table joins two sites of one set (see `Plan`), so that the changes of all sites add up.
         (start, v), sites = self.space.blocks[n], moves.each
-        # If there are more moves than sites, the weights of each site are computed once, for all of its
-        # moves.
+        # With more moves than sites, the weights of each site are computed once, for all of its moves.
         many = len(sites) > v.size
         weights = self._log_weights(n, state.x, self.context_of(n, context, None if many else sites))
         row = (sites if many else np.arange(len(sites)))[:, None]

@@ -263,8 +263,7 @@ def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph)
     outcomes = outcome(op, inputs, graph)
     if outcomes is None:
         return {}
-    # The outcome follows from bounds. All elements of a variable have the same bounds, those of a constant
-    # not.
+    # The outcome follows from bounds, which all elements of a variable share, but not those of a constant.
     return {j: ~np.isnan(outcomes) for j, i in enumerate(inputs) if not isinstance(i, Constant)}
 
 
