@@ -19,7 +19,7 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
 
-# Work is counted in entries of tables; what a sweep costs besides is so many of them.
+# Work is counted in entries of tables. All else that a sweep does takes as long as this many of them.
 WORK_PER_SWEEP = 1000
 # A draw of all sites at once may take the work of this many sweeps. Sites that are drawn one by one need
 # tens to thousands of sweeps for an independent draw where they depend strongly on each other, else one or
@@ -27,8 +27,9 @@ WORK_PER_SWEEP = 1000
 WORTH_SWEEPS = 16
 # Along a path they need more: what is known at one end reaches the other through all sites between them.
 WORTH_SWEEPS_OF_PATH = 64
-MOST_STAGES = 64  # of the elimination, each of which is a part of the compiled program
-# Of more sites, the sum over so many neighbours of one of them is tried first.
+MOST_STAGES = 64  # most stages of the elimination, since the compiled program grows with each of them
+# If there are more sites, the sum over this many around one of them is tried first: where it takes too much
+# work, so does the whole, which would take long to find out.
 SITES_TRIED = 4096
 
 _kept: Kept[Sums | None] = Kept(MODELS)

@@ -41,7 +41,7 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
     [(E, K1, ..., KJ) nats]; -inf for values that a site does not have
     """
     arrays, groups = list(tables), [group for stage in elimination.stages() for group in stage]
-    arriving: dict[int, Any] = {}  # the messages along paths
+    arriving: dict[int, Any] = {}  # {index of the array that paths add: the messages along them}
     for group in groups:
         if isinstance(group, Paths):
             arriving[len(arrays)], last = messages(*tables_along(group, arrays))
@@ -80,7 +80,7 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> 
         of_sites, of_pairs = [], []
         for own, pair, before in [*zip(*given, strict=True)][::-1]:
             after = after.reshape(pair[:, 0].shape)
-            # about the sites before the step, from all that follow
+            # the message to the sites before this step, from all sites that follow
             back = logsumexp(pair + after[:, None], 3)
             of_sites.append(logsumexp(before + back, 2))
             of_pairs.append((before + own[..., None])[..., None] + after[:, None])

@@ -53,7 +53,8 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-# Work is counted in evaluations of elements of the log density; what a draw costs besides is so many of them.
+# Work is counted in evaluations of elements of the log density. All else that a draw does takes as long as
+# this many of them.
 WORK_PER_DRAW = 1000
 # With variables summed out, an evaluation of the log density may take at most this many times as much counted
 # work, which is about a third as many times the time. An N-mixture needs 30 to 150 times fewer draws for as
@@ -63,7 +64,7 @@ MOST_TIMES_THE_WORK = 128.0
 # The same for labels that are tied to their probabilities alone. A sum over five values of each takes three
 # to four times as long, and labels that the data make all but certain gain nothing by it.
 MOST_TIMES_FOR_WEIGHTS = 8.0
-# Labels are summed out if no more than this many depend on one another given everything else.
+# Labels are summed out only if, given all else, they depend on one another in groups of at most this many.
 MOST_LABELS_TOGETHER = 8
 
 
@@ -88,7 +89,7 @@ def variables_to_sum_out(
     try:
         density: Any = target_of(described, list(names), with_numbers=True).density
         integrated = coefficients_to_integrate(described, names, moved) if width_of_models() else []
-    except (NotImplementedError, ValueError):  # the step that is then chosen says what cannot be done
+    except (NotImplementedError, ValueError):  # the step that samples these variables says what it cannot do
         return None
     counts = tied_counts(density, moved, integrated)
     labels, weighted = tied_labels(density, moved)

@@ -54,14 +54,14 @@ from pymc_discrete.structure.numbers import NUMBER, NeedsValues, Number
 COLLAPSED_POTENTIAL, STRETCH_VARIABLE = "~summed out", "~stretches"
 SUMMED_WHOLE = 64  # a site with at most this many values is summed over all of them
 AFFORDABLE = 2**14  # one with more values too, if all tables of the sums have at most this many entries
-# Other sites are summed over stretches: numbers of values, of which a stretch has at least and at most so
-# many, about DEVIATIONS standard deviations of the prior.
+# Other sites are summed over a stretch each: random values about the current one. Their number is at least
+# SHORTEST_STRETCH, at most LONGEST_STRETCH, and else about DEVIATIONS standard deviations of the prior.
 SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192
 DEVIATIONS = 4
 # Sites may be summed over windows (`sums_in_windows.py`) in place of stretches, if that takes at most 1 /
-# LESS of the operations. A window ends where what the data say of the site alone is FAR_BELOW nats below
-# its largest value. With the probability AGAIN the sites are then also drawn over stretches, by which they
-# leave windows.
+# LESS of the operations. A window is a fixed range. It ends where the sum of the terms that depend on this
+# site alone is FAR_BELOW nats below its largest value. With the probability AGAIN a draw is followed by one
+# over stretches, so that sites can leave their windows.
 LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
 # A warning is given if a site is at the far end of its stretches in more than this share of the draws, or
 # in more than this number of draws in a row.
@@ -169,7 +169,8 @@ class Collapsed:
             try:
                 return cls(model, names, length, with_numbers=True)
             except (NeedsValues, NotImplementedError, ValueError):
-                # with constants as constants: it may be possible, or raises the error for the user
+                # The same with the model's numbers as constants of the program: this may be possible, or
+                # raises the error for the user.
                 return cls(model, names, length)
 
         return _kept.get((key_of_model(model), tuple(names), length), make)
@@ -338,7 +339,7 @@ class Collapsed:
         return total, self._drawn_again(key_again, context, x, usual), probabilities
 
     def _drawn_again(self, key, context: ContextOfModel, x, usual):
-        """The sites after further draws of them given the other variables.
+        """The sites x after further draws of them, given the other variables.
 
         Where sums are over windows, in some of the draws all sites are drawn together over stretches. Then
         the sites that are `far` are drawn one after another.

@@ -91,7 +91,7 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
     NotImplementedError
     """
     dense = density.plan.dense
-    with np.errstate(over="ignore"):  # of thousands of sites
+    with np.errstate(over="ignore"):  # the product of thousands of sites is infinite
         states = float(np.prod(counts.astype(float)))
     if dense and states > MOST_STATES:
         number = f"{states:.2g}" if np.isfinite(states) else "more than 1e308"
@@ -185,7 +185,7 @@ class Sparse:
         return found
 
     def _groups(self, term: Term, sites: np.ndarray) -> Iterable[ElementGroup]:
-        """The elements of a term, in groups with as many sites each, of as many values."""
+        """The elements of a term, grouped: those of a group read sites with the same numbers of values."""
         each = (sites >= 0).sum(1)
         for J in np.unique(each):
             index = np.flatnonzero(each == J)

@@ -26,14 +26,15 @@ MOST_ENTRIES = 2**27  # largest number of entries of all such tables
 # A stage takes every site whose table has at most this many times the entries of the smallest. That is more
 # work than to take the smallest one by one, and more is done at once.
 STAGE_RATIO = 64
-SHORTEST_PATH = 4  # a path is summed one site after another if it has at least so many sites to sum
-WIDEST_PATH = 4  # of a path a site may interact with at most so many sites that follow it
-SHORTEST_WIDE_PATH = 16  # the same, where a site interacts with more than one that follows it
-# The time of one entry of a table in logarithms is that of so many multiplications in a product of matrices.
+SHORTEST_PATH = 4  # a path is summed one site after another if at least this many of its sites are summed out
+WIDEST_PATH = 4  # a site of a path may interact with up to this many of the sites that follow it
+SHORTEST_WIDE_PATH = 16  # as SHORTEST_PATH, where a site interacts with more than one that follows it
+# An entry of a table of logarithms takes as long as this many multiplications in a product of matrices.
 PRODUCTS = 16
-SHORT_SEQUENCE = 32  # sequences of at most so many entries are compared column by column, others one by one
-# Paths are grouped by their tables, so that a group has each of its tables once, if there are at most
-# 1 / FEWER_GROUPS as many groups as paths.
+# Sequences of up to this many entries are compared column by column, longer ones one after another.
+SHORT_SEQUENCE = 32
+# Paths are grouped by their tables, so that a group has each of its tables once, if the number of groups is
+# at most that of the paths divided by this.
 FEWER_GROUPS = 4
 
 
@@ -166,10 +167,12 @@ class EliminationOrder:
         if none_joined(scopes):
             self._each_alone(scopes, tables)
             return
-        # the tables that are left: {site: {(array, row)}}
+        # A table is known by (array, n): it is the n-th of those whose entries are in that array.
+        # {site that is not summed out yet: the tables that depend on it}
         self._tables: dict[int, set[tuple[int, int]]] = {i: set() for i in range(len(counts))}
-        self._scope: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._row: dict[tuple[int, int], int] = {}  # the row of its array that has the table
+        self._scope: dict[tuple[int, int], tuple[int, ...]] = {}  # the sites that a table depends on
+        # the row of the array where a table's entries are; equal tables may share a row
+        self._row: dict[tuple[int, int], int] = {}
         for array, (sites, rows) in enumerate(zip(scopes, tables, strict=True)):
             for n, (scope, row) in enumerate(zip(sites.tolist(), rows.tolist(), strict=True)):
                 self._keep((array, n), tuple(scope), row)
@@ -193,7 +196,7 @@ class EliminationOrder:
         left = np.arange(d)
         while len(left):
             size = self.counts[left].astype(float)
-            if self._shares:  # see `_stage`
+            if self._shares:  # as in `_stage`, a table that n sites share costs each 1 / n of its entries
                 _, kind = unique_pairs(np.stack([made_of[left], self.counts[left]], axis=1))
                 size = size / np.bincount(kind)[kind]
             by_size = np.lexsort((left, size))
@@ -205,7 +208,7 @@ class EliminationOrder:
                 _, shown_first, of_sites = np.unique(made_of[sites], return_index=True, return_inverse=True)
                 number = np.argsort(np.argsort(shown_first))[of_sites]
                 new = sites[np.sort(shown_first)]
-                # the tables of each new site, one site after another
+                # `new` has one site for each different sum of tables. Their tables are listed site by site.
                 many = first[new + 1] - first[new]
                 into = np.repeat(np.arange(len(new)), many)
                 places = np.arange(len(into)) - np.repeat(np.cumsum(many) - many, many) + first[new][into]
@@ -289,7 +292,7 @@ class EliminationOrder:
     ) -> EliminatedSites:
         """The group of these sites with their neighbours; their tables are taken from those that are left."""
         found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
-        number: dict[Hashable, int] = {}  # of each different table
+        number: dict[Hashable, int] = {}  # {what a table is the sum of: the number of that table}
         of_members = []
         for sites, mine in zip(scopes, tables, strict=True):
             made_of = self._made_of(sites, mine) if self._shares else len(number)
@@ -314,8 +317,8 @@ class EliminationOrder:
         """The paths of a width that can be summed out next, in groups of about equal lengths."""
         groups: dict[tuple[int, tuple[int, ...]], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
-        inside: set[int] = set()  # the sites that these paths sum out, and
-        held: set[int] = set()  # all of their sites
+        inside: set[int] = set()  # the sites that the paths found so far sum out
+        held: set[int] = set()  # these, and the sites at the ends of these paths
         shortest = SHORTEST_WIDE_PATH if width > 1 else 1 if self._compact else SHORTEST_PATH
         for i in sorted(around):
             if 0 < len(around[i]) <= width and i not in passed:
@@ -335,7 +338,7 @@ class EliminationOrder:
         ]
 
     def _with_same(self, paths: list[list[int]], width: int) -> list[list[list[int]]]:
-        """Paths in groups with the same tables of sites, if that makes few groups; else all in one."""
+        """Paths in groups, equal tables in one group, if that makes few groups; else all in one."""
         if not self._shares:
             return [paths]
         groups: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -347,7 +350,7 @@ class EliminationOrder:
     def _joining(
         self, path: list[int], width: int
     ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, int]]]]:
-        """Of each site of a path that is summed out the site and those that follow it, and their tables.
+        """For each site of a path that is summed out, the site with those that follow it, and their tables.
 
         These are the tables that join the site to others that follow.
         """
@@ -375,7 +378,7 @@ class EliminationOrder:
         placed = {first}
         while n < len(path):
             new = [j for j in around[path[n]] if j not in placed]
-            # those first that bring the fewest other sites
+            # neighbours with the fewest further neighbours come first
             new.sort(key=lambda j: (len(placed.union(around[j], new)), j))
             longer = [*path, *new]
             left = [e for e in periods if self._repeats(longer, len(path), e)]
@@ -384,7 +387,7 @@ class EliminationOrder:
                 break
             path, periods, n = longer, left, n + 1
             placed.update(new)
-        # what the sites from here on join is not known to be in the path
+        # The neighbours of later sites may lie outside of the path, so that these are not a part of it.
         return path[: n + width], periods[0]
 
     def _affordable(self, path: list[int], width: int, period: int) -> bool:
@@ -405,7 +408,8 @@ class EliminationOrder:
         for n, path in enumerate(paths):
             sites[longest + width - len(path) :, n] = path[:-width]
         joining = [zip(*self._joining(path, width), strict=True) for path in paths]
-        # one round after another, of each those of all paths
+        # For each step of a round, a list over all rounds, and in each round over all paths: a site with
+        # those that follow it, and the tables that are added up to the table of these.
         scopes: list[list[tuple[int, ...]]] = [[] for _ in range(period)]
         tables: list[list[list[tuple[int, int]]]] = [[] for _ in range(period)]
         for n, row in enumerate(sites):
@@ -437,7 +441,7 @@ class EliminationOrder:
 
     @staticmethod
     def _in_common(pairs: list[EliminatedSites], rounds: int, n_paths: int) -> list[np.ndarray] | None:
-        """Which tables all paths have in each round, if these are the same and some are those of others."""
+        """The tables of each round, if all paths have the same ones and fewer differ than there are sites."""
         if any(len(group.sites) < rounds * n_paths or group.different == len(group.sites) for group in pairs):
             return None
         tables = [group.tables.reshape(rounds, n_paths) for group in pairs]
@@ -706,7 +710,8 @@ def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]
     pairs = []
     for n, group in enumerate(paths.pairs):
         rows = at_steps(take_rows(joint(group, arrays), group.tables), len(group.shape) - 1)
-        # steps before the start of a path allow one value only, which leaves its message, 0, as it is
+        # A shorter path starts at a later step. At the steps before, only one value is allowed, with an entry
+        # of 0, so that the message stays 0 until the path starts.
         first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
         pairs.append(in_rounds(paths, rows, n, first))
     return unary_along(paths, arrays), pairs

@@ -119,7 +119,8 @@ class LogLikelihood:
         found = self._of_summed(posterior) if self.observed else xarray.Dataset()
         others = [str(rv.name) for rv in self.model.observed_RVs if rv.name not in self.observed]
         if others:
-            # PyMC asks for draws of all variables, also of those that are not read
+            # PyMC asks for draws of all variables, even of those that these terms do not read. Those without
+            # draws get their starting values.
             chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
             for name, start in point_of(self.model).items():
                 if name in self.names and name not in posterior:
@@ -136,7 +137,7 @@ class LogLikelihood:
         return found
 
     def _of_summed(self, posterior: xarray.Dataset) -> xarray.Dataset:
-        """The part of `of` that belongs to the observed variables that read what is summed."""
+        """The log likelihoods of the observed variables that depend on the variables that are summed out."""
         chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
         _log.info(
             f"Computing log_likelihood={self.way!r} of {shown(self.observed)}: sums over {shown(self.names)} "

@@ -198,12 +198,13 @@ def refuse_too_narrow(
         """Whether the density is positive where every site is this much above its upper bound."""
         return bool(logp(point | {name: values + more for name, values in upper.items()}) > -np.inf)
 
-    # compiled only where the bounds themselves are not possible, which need not mean that nothing is
+    # The density may be zero at the upper bounds and positive elsewhere. So the starting point is looked at,
+    # too: by a function that is compiled only if it is needed.
     if possible(0) or kept.compile_logp(vars=[total])(point_of(kept)) > -np.inf:
         return
     enough = next((2**k for k in range(31) if possible(2**k)), None)
     if enough is None:
-        return  # PyMC says that this start is impossible, for whatever reason
+        return  # the reason is another one; PyMC will say that the start is impossible
     needed = bisect.bisect_left(range(enough + 1), True, lo=enough // 2, key=possible)
     bounds = ", ".join(f"{name!r}: (..., {int(values.max()) + needed})" for name, values in upper.items())
     raise ValueError(

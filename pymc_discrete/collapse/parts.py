@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MOST_PARTS = 8  # number of parts: each has a program of its own
+MOST_PARTS = 8  # largest number of parts, each of which is compiled to a program of its own
 # Limits on the entries of a table, of which the smallest that suffices is used: a program with tables of
 # pairs is compiled in seconds, one with tables of many sites in minutes.
 LIMITS = [2**k for k in range(2, 17, 2)]
@@ -56,7 +56,7 @@ def neighbours(d: int, scopes: Sequence[np.ndarray]) -> list[set[int]]:
 def affordable_part(
     counts: np.ndarray, around: list[set[int]], limit: int, wanted: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """A part whose sites can be summed out with tables of at most so many entries.
+    """A part whose sites can be summed out with tables of at most `limit` entries.
 
     Parameters
     ----------

@@ -16,9 +16,11 @@ _log = logging.getLogger("pymc.discrete")
 
 ENDS = 8  # the probability beyond a range is estimated from this number of values at each of its ends
 TOLERATED = 1e-6  # largest probability that a sum may leave out without a warning
-NEGLIGIBLE = 1e-12  # a range that is chosen here is made wider until it leaves out at most this probability
-WIDEST_SUM = 2**14  # the largest number of values of such a range
-VALUES_BEYOND = 32  # it has at least this number of values below and above all draws
+# A range that the user does not give is made wider until it leaves out at most the probability NEGLIGIBLE, up
+# to WIDEST_SUM values. It has at least VALUES_BEYOND values below and above all draws.
+NEGLIGIBLE = 1e-12
+WIDEST_SUM = 2**14
+VALUES_BEYOND = 32
 
 NamedBounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbers or arrays of its shape
 
@@ -26,8 +28,8 @@ NamedBounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbe
 def tails(p, last):
     """(2, n) estimates of the probability of values below and above those that a sum is taken over.
 
-    With a the probability of the last few values and b that of as many before them, the probability is
-    assumed to go on falling by the factor a / b, so that what lies beyond has a (a / b) / (1 - a / b).
+    With a the probability of the last few values, and b that of the same number before them, the probability
+    is assumed to go on falling by the factor a / b, so that what lies beyond has a (a / b) / (1 - a / b).
 
     Parameters
     ----------

@@ -32,13 +32,12 @@ from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NeedsValues, Number
 from pymc_discrete.structure.reads import Entries
 
-FEWER = 2  # equal components are looked for only to be used if at most 1 / FEWER of the components differ
-# Data become constants of the program, which is then compiled again for other data, if so at most 1 /
-# MUCH_FEWER of the components differ, and there are at least MANY.
+FEWER = 2  # equal components are summed once if at most 1 / FEWER of all components are different ones
+# If data are a part of the program, more components may be equal, but other data need another program. That
+# is done if at most 1 / MUCH_FEWER of the components are different ones then, and there are at least MANY.
 MUCH_FEWER, MANY = 8, 256
-DEEPEST_COPY = (
-    50  # at most so many nested Ops are copied to compute some elements of a tensor without the others
-)
+# At most this many nested Ops are copied, to compute some elements of a tensor without the others.
+DEEPEST_COPY = 50
 
 
 def components_of(elements: Sparse) -> np.ndarray:
@@ -142,7 +141,7 @@ class Repeats:
             for n, out in enumerate(node.outputs):
                 if out not in read or out in leaves:
                     continue
-                assert rule is not None  # dense tensors are not read
+                assert rule is not None  # tensors of Ops without a rule are not read element by element
                 index = np.unique(np.concatenate(read[out]))
                 rows = rule.entry[n][index] if isinstance(rule, Entries) else index
                 for reads, i in zip(rule.reads, node.inputs, strict=True):
@@ -150,7 +149,7 @@ class Repeats:
                         whole = np.arange(graph.size(i)) if hasattr(i.type, "ndim") else np.zeros(1, int)
                         read[i].append(whole)
                     elif reads.shape[1]:
-                        # -1 stands for an element without influence, in whose place the first is read
+                        # -1 says that nothing is read; the first element is taken in its place
                         read[i].append(np.maximum(reads[rows], 0).reshape(-1))
         return {leaf: np.unique(np.concatenate(read[leaf])) for leaf in leaves if leaf in read}
 

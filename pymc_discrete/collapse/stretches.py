@@ -64,7 +64,7 @@ class Stretches:
         self.lengths, self.stretched, self.lower, self.upper = lengths, stretched, lower, upper
         self.columns = np.arange(lengths.max(initial=1))
         self.single = -(-lengths // 3)  # the number of consecutive values
-        # intervals are twice as long after every eighth of a stretch
+        # the length of the intervals doubles after every eighth of a stretch
         same = np.maximum(lengths // 8, 1)[:, None]
         self._doublings = np.minimum(1 + self.columns // same, 30)
         self._ends = np.cumsum(2**self._doublings, axis=1)

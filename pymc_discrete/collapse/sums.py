@@ -95,7 +95,7 @@ class Sums:
         alike : whether sites with the same values and bounds may have one table of them
         """
         groups, d = self.elements.groups, len(self.counts)
-        # the last array has the support of each site
+        # the last array of tables restricts each site to its support
         scopes = [*(g.sites for g in groups), np.arange(d)[:, None]]
         of_support = first_alike(self.elements.alike()) if self.shared and alike else np.arange(d)
         tables = [*(g.tables for g in groups), of_support]

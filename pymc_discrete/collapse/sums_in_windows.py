@@ -95,7 +95,7 @@ class OfComponents(NamedTuple):
     """An elimination in which the sums of some components are left out of the total."""
 
     elimination: Elimination
-    counted: Any  # (c,) bool
+    counted: Any  # (c,) bool, the components whose sums are a part of the total
 
     def joined(self, tables: list[Any]) -> tuple[Any, list[list[Any]]]:
         """As `Elimination.joined`."""

@@ -137,7 +137,7 @@ class SumsOfParts(Sums):
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
         values, _ = self.summed_values(stretches)
-        # which entry of their tables the sites outside of the part have
+        # for each site, the index of its current value in its table: read for sites outside of the part
         index = self._current(stretches) - values[:, 0]
 
         def of_part(part: int) -> Callable:
@@ -168,7 +168,7 @@ class SumsOfParts(Sums):
         for given in self._given[part]:
             if len(given.shape) == 1:
                 alone = alone.at[given.sites[:, given.inner.index(True)], : given.shape[0]].add(values(given))
-            elif not given.shape:  # a constant, which stands with a site of one value
+            elif not given.shape:  # no site of the part is in it: added to the table of another one
                 alone = alone.at[given.sites[:, 0], 0].add(values(given))
         joining = [jnp.concatenate([values(g) for g in same]) for same in self._by_shape(self._given[part])]
         return [*joining, alone]

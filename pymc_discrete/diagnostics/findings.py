@@ -15,7 +15,7 @@ from pymc_discrete.diagnostics.draws import labels_in_draws
 from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.runtime.names import element_name, shown
 
-SHOWN = 3  # so many chains or elements a message names one by one
+SHOWN = 3  # up to this many chains or elements are named one by one in a message
 
 type Line = str | SamplerWarning  # what is logged; a warning of PyMC goes to the log of PyMC
 type Find = Callable[[Facts], list[Finding]]

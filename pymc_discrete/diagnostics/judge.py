@@ -39,7 +39,7 @@ from pymc_discrete.runtime.names import grouped_by_pattern
 
 import_files("pymc_discrete.diagnostics.columns")
 
-# A variable with at most so many values, all of them from -8 to 8, has a column of `pmd.summary` for each
+# A variable with at most this many values, all of them from -8 to 8, has a column of `pmd.summary` for each
 # value. Any other is taken for a count, which has none.
 FEW = 8
 
@@ -234,7 +234,8 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
         return None
     observed = np.ones(len(of_whole), bool)
     for i in range(len(of_whole), 0, -1):
-        # where both fit, what stood before must be reachable
+        # An element that fits as a drawn one and as data counts as drawn, if the elements before it can
+        # be matched with the drawn ones that are left.
         if reached[i][u] and u - 1 in reached[i - 1]:
             observed[i - 1], u = False, u - 1
     return observed

@@ -4,7 +4,7 @@ Numbers that say how much is computed at once, how many draws are looked at, or 
 decide nothing about draws, and stand where they are used.
 """
 
-# ---------------------------------------------------------------- how many draws anything is said of
+# ---------------------------------------------------------------- numbers of draws that are enough
 # Halves of a chain must have two draws each for a variance within them.
 FEWEST_DRAWS = 4
 FEWEST_DRAWS_OF_R_STAR = (
@@ -35,13 +35,13 @@ HARDLY_MOVES = 1e-3
 # If all other values of an element together have a smaller probability, given everything else, a run of any
 # usual length does not see them.
 IMPROBABLE = 1e-9
-# A chain is cut into so many stretches, and it is counted in how many of them an element moved: moves in
+# A chain is cut into this many stretches, and it is counted in how many of them an element moved: moves in
 # clumps count once, and 1 in 10 is enough to tell a chain that stands still from one that moves.
 STRETCHES = 10
 # Log odds at different states of the other unknowns are equal if they differ by less than this, in nats, or
 # by less than this share of themselves: rounding in 32 bits.
 EQUAL_ODDS, EQUAL_ODDS_SHARE = 1e-3, 1e-5
-# In one of so many of these states at least the value of an element must be possible: else too few are left.
+# The value of an element must be possible in at least one of this many such states: else too few are left.
 POSSIBLE_IN_ONE_OF = 4
 INFINITE = 1e100  # no quantity of a model is as large; a draw beyond it has gone to infinity
 
@@ -53,11 +53,13 @@ CORRELATION_OF_TIES = 0.9
 # ---------------------------------------------------------------- labels
 # Two chains agree if the mean total variation distance of their labels is at most this.
 CHAINS_AGREE = 0.1
-# A permutation must halve what differs: the best of many makes draws of any variable somewhat more alike.
+# A permutation of labels must at least halve the differences between draws: the best of many permutations
+# makes draws of any variable somewhat more alike.
 LEFT_BY_PERMUTATION = 0.5
-# Of fewer sites, or fewer for each label, some permutation fits by chance.
+# With fewer sites than this, in all or for each label, some permutation fits by chance.
 FEWEST_SITES, FEWEST_SITES_PER_LABEL = 10, 3
-# Means of log densities are equal if they differ by at most so many standard errors and so many nats more.
+# Two means of log densities count as equal if they differ by at most this many standard errors plus this many
+# nats.
 EQUAL_MEANS_ERRORS, EQUAL_MEANS_NATS = 4.0, 0.1
 # Share of elements that must mix once labels are permuted: of hundreds, a few do not by chance.
 SHARE_THAT_MIXES = 0.95

@@ -124,7 +124,7 @@ def effective_per_chain(ess: np.ndarray | float, rhat: np.ndarray | float, chain
 
 
 def slow(per_chain: np.ndarray) -> np.ndarray:
-    """Whether what has so many effective draws of a chain, by `effective_per_chain`, mixes slowly."""
+    """Whether something mixes slowly, given its effective draws per chain, see `effective_per_chain`."""
     return per_chain < FEWEST_EFFECTIVE
 
 
@@ -210,9 +210,9 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
         expected = np.where(judged, known.least, 0.0) * len(known.probability) * draws
         found[judged & known.is_certain] = "certain"
         several = known.several & judged
-        # of many elements that are each expected to move rarely, some should have moved
+        # If many elements are each expected to move rarely, some of them should have moved.
         together = still[known.several].all() and expected[several].sum() >= SURELY_MOVES
-        # of very many, some stand still by chance
+        # Among very many elements some stand still by chance, so more moves must have been expected of one.
         surely = SURELY_MOVES + np.log(max(len(still), 1))
         found[several & (expected >= (HARDLY_MOVES if together else surely))] = "stuck"
     found[~known.several] = "fixed"

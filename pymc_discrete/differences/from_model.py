@@ -73,7 +73,7 @@ def target_from_model(
         support=support,
         window=window,
         integrate=integrate,
-        with_numbers=False,  # what is made of a target may need its constants, as a factor graph does
+        with_numbers=False,  # a factor graph, for example, which is made from a target, needs the constants
         constrained=vars is not None,
     )
 
@@ -190,5 +190,5 @@ def density_of(
     def use(kept: ModelDensity, numbers: dict[str, np.ndarray]) -> ModelDensity | None:
         return kept.for_model(block.point, numbers)
 
-    # the numbers that equations compare are a part of the space
+    # Numbers in equations are a part of the space, so that the density cannot be used with others.
     return _kept.get(block.model, asked, make, use, with_numbers and not block.equations)

@@ -23,12 +23,13 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import INTEGRATED
 from pymc_discrete.structure.terms import Term, split
 
-# The exact differences of a dense term are computed if they take at most one of these numbers of operations.
-CHEAP_DIFFERENCES = 2e5  # for all differences
-CHEAP = 64.0  # for each move and each element of the linear maps that it changes
-BEARABLE = 1e9  # for all differences, if the gradient does not show how the density changes ("blind")
-# Gibbs sampling evaluates a site with a wide support at as many values as take this many counted operations,
-# about 100 microseconds
+# Exact differences of a dense term, each element of which depends on many sites, are computed if the
+# estimated number of operations is below one of these. Else the gradient estimates them.
+CHEAP_DIFFERENCES = 2e5  # of all differences together
+CHEAP = 64.0  # per move, and per element of the linear maps that it changes
+BEARABLE = 1e9  # of all differences, where the gradient says nothing about the changes (it is "blind")
+# Gibbs sampling evaluates a site with a wide support at some of its values only, as many as cost this many
+# additions together, about 100 microseconds.
 CHEAP_DRAW = 2.5e5
 # A draw tries at least this many values of a label without an order, whatever they cost. They are chosen at
 # random, and few may be likely: if the label is a cell of a map, those near to where the animal was caught.
@@ -79,7 +80,7 @@ class Plan:
         constant: list[Term] = []
         integral = self.graph.integral
         self.swept: list[Swept] = []
-        alone = not space.constrained.any()  # a swept tableau has no differences of pairs of sites
+        alone = not space.constrained.any()  # `Swept` has no differences for sites that change together
         if integral and alone and Swept.holds(integral, dependence) and how != "gradient":
             self.swept = [Swept(integral, dependence, space)]
             names = ", ".join(map(repr, integral.shapes))

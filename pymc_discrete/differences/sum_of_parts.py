@@ -111,7 +111,7 @@ class SumOfParts(GivenInputs):
         return ContextOfModel(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
 
     def _in_blocks(self, x) -> list[Any]:
-        """The sites of each variable."""
+        """x (d,), split into the values of each variable of the block."""
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
     def arrays(self, x, context: ContextOfModel) -> dict[Variable, Any]:
@@ -148,7 +148,7 @@ class SumOfParts(GivenInputs):
             total = change(self._summands(*self._values(x, context)), context.since)
         else:
             total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
-        # the terms of the graph no longer say so, see `logp_graph`
+        # the checks of constraints were taken out of the terms (see `logp_graph`), so they are made here
         return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
 
     def rest(self, context: ContextOfModel):

@@ -62,7 +62,7 @@ def with_counts(
         dense = nuts["dense"]
         made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, dense=dense)
         made.smooth.check_in_jax()
-    except (NotImplementedError, ValueError):  # the log density needs integers, or has no slope by a count
+    except (NotImplementedError, ValueError):  # the density needs integers, or has no derivative by a count
         return None
     _log.info(
         f"NUTS also moves {shown(names)} together with those of {shown(made.of_counts)} that tuning finds "
@@ -95,7 +95,7 @@ def blocks_of(
     for s in steps:
         if s.kind != CUSTOM:
             s.renew()
-    # variables that two steps move are packed as the one needs them that does not share its own
+    # A variable that two steps move has the place in packed points that the step with `shared` = False needs.
     spaces = [s.target.space for s in steps if s.kind == DISCRETE and not s.shared]
     packing = Points([*spaces, *(c.density.space for c in (collapsed, drawn) if c)])
     integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]

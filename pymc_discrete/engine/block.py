@@ -83,7 +83,7 @@ class Block(ABC):
     def draw(self, key, t, point: dict[str, Any], state: Any) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         """The point, the adaptation state and {statistic: value} after transition t."""
 
-    # ------------------------------------------------------------ before the chains
+    # ------------------------------------------------------------ before the chains begin
     @property
     def dtypes(self) -> dict[str, Any]:
         """{variable or vector: type}, for those that are recorded in another type than the model's."""

@@ -81,7 +81,7 @@ class CollapsedBlock(SummedBlock):
         """{STRETCHES: (..., n)} of stretches whose middle is the current value of each site, on the host."""
         return {STRETCH_VARIABLE: self.collapsed.middle(x)}
 
-    # ------------------------------------------------------------ before the chains
+    # ------------------------------------------------------------ before the chains begin
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
         return CollapsedState(self.nuts.start(point), self.nothing_seen(point))
 
@@ -92,7 +92,7 @@ class CollapsedBlock(SummedBlock):
         return self.nuts.gradient_is_finite(point | self._stretches(self._on_host(point)))
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
-        if self.logdensity(point) > -np.inf:  # the sum may be possible where its middle is not
+        if self.logdensity(point) > -np.inf:  # possible, even if the value in the middle of a stretch is not
             return point
         density = self.collapsed.density
         check_support(density.space, self._on_host(point))
@@ -104,7 +104,7 @@ class CollapsedBlock(SummedBlock):
     def check_first(self, states: CollapsedState) -> None:
         self.nuts.check_first(states.nuts)
 
-    # ------------------------------------------------------------ in a chain
+    # ------------------------------------------------------------ while a chain runs
     def draw(self, key, t, point: dict[str, Any], state: CollapsedState):
         key_stretch, key_nuts, key_sites = jax.random.split(key, 3)
         stretches = self.collapsed.drawn_stretches(key_stretch, self._x(point), state.summed.usual, t == 0)

@@ -111,7 +111,7 @@ class CountsOfValues:
             f"pm.sample_posterior_predictive draws {names} from the prior."
         )
 
-    # ------------------------------------------------------------ in a chain
+    # ------------------------------------------------------------ while a chain runs
     def start(self) -> dict[str, Any]:
         """The counts before the first draw: (size, values - 1) of each variable, and of transitions."""
         counts = {

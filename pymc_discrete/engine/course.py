@@ -42,11 +42,13 @@ from pymc_discrete.tempering.tempered import BETA, check_proper
 
 _log = logging.getLogger("pymc.discrete")
 
-CHUNK_SECONDS = 0.2  # a chunk takes about so long
+CHUNK_SECONDS = 0.2  # a chunk takes about this time
 GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one another
-# After so many chunks of which no draw was discarded, a thread makes the next chunk while one is handed out.
+# After this many chunks in a row of which no draw was discarded, a thread makes the next chunk while PyMC
+# takes the draws of one.
 QUIET = 2
-MOST_FORESEEN = 2**27  # bytes of draws of a chain that is foreseen, above which no more of them are made
+# A chain may be begun before PyMC asks for it. It gets no more draws than have this many bytes until then.
+MOST_FORESEEN = 2**27
 
 
 class Engine:
@@ -94,12 +96,14 @@ class Engine:
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
         if summed and not {*self.jittered} - own:
-            # other steps move all continuous variables: there is no density of NUTS to sum them out of
+            # The variables would be summed out of the density that NUTS moves in, but other steps move all
+            # continuous variables.
             assert instead is not None
             steps, summed = [*steps, *instead(model, [*summed])], []
         try:
             collapsed = Collapsed.of(model, [*summed]) if summed else None
-        except NotImplementedError as error:  # where the likelihood has a power the sum may be another one
+        except NotImplementedError as error:
+            # With temper= the likelihood has a power, with which sums may be impossible.
             if not self.tempered or instead is None:
                 raise
             _log.info(f"Sampled all the same: {shown(summed)}. {error}".splitlines()[0])
@@ -225,13 +229,13 @@ class Course:
         self._thread: ThreadPoolExecutor | None = None
         self._begun: Future[Chunk] | None = None  # the first chunk of a chain that was foreseen
         self._coming: deque[Future[Made | None]] = deque()  # chunks that the thread makes, or has made
-        self._allowed = math.inf  # the thread makes no chunk of a chain with so many draws
+        self._allowed = math.inf  # once a chain has this many draws, the thread makes no more of it
         self._kept = 0  # bytes of the draws that it has made and nobody has fetched
         self._failed = False  # whether a chunk of it could not be made
         self._last: Made
         self._watches: list[tuple[Any, Watch]] = []
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     @property
     def spare(self) -> int:
         return cores() - 1
@@ -248,7 +252,7 @@ class Course:
     def begin(self, order: ChainOrder, point: dict[str, np.ndarray]) -> Chunk:
         begun, self._begun = self._begun, None
         if begun is not None:
-            while self._coming and self._coming[-1].cancel():  # those that were allowed and not begun
+            while self._coming and self._coming[-1].cancel():  # chunks that the thread has not begun
                 self._coming.pop()
             self._allowed = math.inf
             with contextlib.suppress(Changed):
@@ -282,7 +286,11 @@ class Course:
         raise AssertionError("one of the two attempts returns or raises")
 
     def _start(self, point: dict[str, np.ndarray], with_gradient: bool) -> dict[str, np.ndarray]:
-        """A possible start: about the given point where the chain was announced, else the point itself."""
+        """A state of positive density from which the chain starts.
+
+        If PyMC announced the chain by `setup_chain`, it is looked for at random about the given point, else
+        at that point itself.
+        """
         engine, model = self._engine, self._engine.model
         apart = [s for s in self._engines.steps if getattr(s, "start", "") == "dispersed"]
         dispersed = {name for s in apart for name in s.own_variables}
@@ -399,7 +407,7 @@ class Course:
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
-        if self._engine.tempered:  # it would move a copy, and none of the replicas
+        if self._engine.tempered:  # it would move a copy of the state, and no replica
             raise SamplingError(
                 "With temper= one program moves all variables, and another step has moved one of them, too. "
                 "Leave that step out."

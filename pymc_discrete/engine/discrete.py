@@ -24,7 +24,7 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.starts.possible_start import possible_start
 from pymc_discrete.starts.start import check_start, check_support, dispersed, solved
 
-# what the key of a draw is folded with for the variables that are integrated out
+# folded into the key of a draw, for the random numbers of the variables that are integrated out
 KEY_OF_INTEGRATED = 2**32 - 1
 
 

@@ -120,14 +120,14 @@ class Ladder:
         )
 
     def _size(self, point: Mapping[str, Any], blocks: Any, chains: int) -> tuple[int, int]:
-        """The length of the arrays of replicas, and the number of replicas before the first round."""
+        """The length of the arrays of replicas, and the number of replicas with which tuning begins."""
         if self.replicas != "auto":
             return int(self.replicas), int(self.replicas)
         bytes_of_one = sum(np.asarray(a).nbytes for a in jax.tree.leaves((dict(point), blocks)))
         most = int(np.clip(LARGEST // max(bytes_of_one * chains, 1), FIRST_RUNGS, MOST))
         return most, FIRST_RUNGS
 
-    # ------------------------------------------------------------ in a program
+    # ------------------------------------------------------------ parts of the compiled program
     def transition(
         self, move: Callable, stats: Any, key: Array, t: Any, replicas: Replicas, numbers: dict[str, Any]
     ) -> tuple[Replicas, Any]:

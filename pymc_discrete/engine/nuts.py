@@ -28,7 +28,7 @@ SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1
 
 # settings of the run, see `Block.settings`
 TARGET = "/target acceptance of NUTS"  # () float
-SCHEDULE = "/schedule of NUTS"  # (at least TUNE, 2) int: is a draw in a window, and does this end with it?
+SCHEDULE = "/schedule of NUTS"  # (at least TUNE, 2) int: is a draw in a window, and its last draw?
 
 
 class Edge(NamedTuple):

@@ -133,7 +133,7 @@ class NutsWithCounts(NutsBlock):
         nuts = nuts._replace(mass=warm_up.first_mass(size, self.dense), edge=Edge(np.asarray(0), np.zeros(1)))
         return WithCountsState(nuts, ~self._is_count, np.zeros(size), np.zeros((), int))
 
-    # NUTS for the continuous variables alone, which is another block, says what there is to say about these
+    # Empty, since another block, NUTS for the continuous variables alone, makes these checks.
     def check_first(self, states: Any) -> None:
         pass
 
@@ -146,7 +146,7 @@ class NutsWithCounts(NutsBlock):
     def shared(self, states: Any, ends: bool) -> Any:
         return states
 
-    # ------------------------------------------------------------ in a chain
+    # ------------------------------------------------------------ while a chain runs
     def rounded(self, q):
         """q (size,) with real numbers in the place of counts rounded to these."""
         return jnp.where(self._is_count, jnp.floor(q + 0.5), q)

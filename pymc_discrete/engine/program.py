@@ -363,7 +363,7 @@ class Compiled:
 
             def traced() -> Any:
                 with announced(what) as logged, collection_paused():
-                    if function == "pool":  # it says where its results are put, and holds no large arrays
+                    if function == "pool":  # it sets the devices of its results, and holds no large arrays
                         return self._functions[function].lower(*args, **static), [], logged
                     level = REPEATED if function == "run" else SELDOM
                     return *lower(self._functions[function], level, args, static, self._everywhere), logged

@@ -110,7 +110,7 @@ class ChainsRun:
     def _between(self, t: int) -> None:
         """Settle chains that do not move, and pool adapted parameters where due, after tuning draw t."""
         states = self.chains.states.blocks
-        # replicas free a tempered chain that is stuck
+        # with tempering a stuck chain is moved on by its exchange of states with other temperatures
         pairs = [] if self.program.ladder else [*zip(self.program.blocks, states, strict=True)]
         if any(b.stuck(state).any() for b, state in pairs):
             self.chains.settle(t)
@@ -124,7 +124,7 @@ class ChainsRun:
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
-            if not self.program.ladder:  # replicas do what a step at the posterior alone cannot
+            if not self.program.ladder:  # else exchanges between temperatures make up for a step that fails
                 warn_of_first(block.complaints(state))
             say_first(block.remarks(state))
         self._check_possible(lp)

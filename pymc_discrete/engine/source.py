@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-NUTS = -1  # stands for NUTS where the place of a step in a list is meant
-# Stands for a step that draws what would be summed out, had other steps not taken all continuous variables.
-# PyMC, which was told of the statistics before, does not know those of this step.
-STANDS_IN = -2
+# Places of steps in a list are indices. These two stand for steps that are not in it: for NUTS, and for one
+# that draws variables which would be summed out, had other steps not taken all continuous ones. PyMC asked
+# for the names of all statistics before that was known, so it gets none of the second one.
+NUTS, STANDS_IN = -1, -2
 
 
 class ChainOrder(NamedTuple):

@@ -127,7 +127,7 @@ def starts_of_chains(
         if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
             return point
         if not np.isneginf(logp):
-            for block in blocks:  # whose own check may say what is wrong
+            for block in blocks:  # a block's own check may raise an error that says more
                 block.check_starts([point])
             raise SamplingError(not_finite(of_model_at(model, point), logp))
         names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
@@ -241,7 +241,7 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
             f"{of}."
         )
     if all(values is None for values in (initvals if several else [initvals])):
-        return  # the shapes below take PyTensor some time
+        return  # so that `eval_rv_shapes` is not called, which takes long
     discrete = {str(v.name) for v in model.discrete_value_vars}
     known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
     shapes = model.eval_rv_shapes()

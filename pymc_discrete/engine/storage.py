@@ -17,7 +17,7 @@ from pymc_discrete.runtime.seeds import new_seed
 # characters of a variable's name that become part of a file name, which many file systems limit to 255 bytes
 LONGEST_NAME = 100
 PROGRESS = "progress.json"
-GROWING = "draws"  # the setting that may grow: a run of which more draws are asked goes on
+GROWING = "draws"  # the only setting that may differ: if it is larger than before, the run goes on
 BEFORE = "progress-before.json"  # the progress one chunk earlier; the states of the chains then are kept too
 
 

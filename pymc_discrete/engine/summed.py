@@ -104,7 +104,7 @@ class SummedBlock(Block):
             for a in self.collapsed.inputs(self.points.by_name(self.points.packed(point) | self.numbers))
         ]
 
-    # ------------------------------------------------------------ before the chains
+    # ------------------------------------------------------------ before the chains begin
     def start(self, point: dict[str, np.ndarray]) -> Any:
         return self.nothing_seen(point)
 
@@ -130,7 +130,7 @@ class SummedBlock(Block):
         for point in points:
             check_support(self.collapsed.density.space, self._on_host(point))
 
-    # ------------------------------------------------------------ in a chain
+    # ------------------------------------------------------------ while a chain runs
     def draw(self, key, t, point: dict[str, Any], state: Any):
         def drawn() -> Any:
             new, seen, _, _ = self.drawn(key, t, point, point, state, jnp.zeros(0, int))
@@ -162,7 +162,7 @@ class SummedBlock(Block):
             total, x, p = draw(key, context, stretches, state.usual)
         else:
             total, x = self.collapsed.total_and_draw(key, context, stretches, state.usual)
-        # a start may be impossible, with nothing possible in its stretch: then the chain stays
+        # At an impossible start no value of the stretches may be possible. Then the chain stays where it is.
         possible = total > -jnp.inf
         new = {name: jnp.where(possible, value, old[name]) for name, value in new.items()}
         x = jnp.where(possible, x, now)

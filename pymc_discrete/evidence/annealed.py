@@ -57,7 +57,7 @@ class Annealed(Density):
         """The target at an inverse temperature."""
         return Target(self, AnnealedContext(target.ready(), beta, base))
 
-    # ------------------------------------------------------------ as the target
+    # ------------------------------------------------------------ as the target does
     def running(self, traced: bool) -> AbstractContextManager[Any]:
         return self.inner.running(traced)
 
@@ -75,7 +75,7 @@ class Annealed(Density):
     ) -> Any:
         return self.inner.carried_after(n, site, value, x, carried, context.target)
 
-    # ------------------------------------------------------------ what is beta * target + (1 - beta) * base
+    # ------------------------------------------------------------ sums of beta * target and (1 - beta) * base
     def logdensity(self, x: Array, context: AnnealedContext) -> Array:
         return self._sum(
             self.inner.logdensity(x, context.target), log_base(context.base, x, self.space), context

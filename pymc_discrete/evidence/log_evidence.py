@@ -34,17 +34,17 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
 PILOTS = 16  # number of these chains
 PILOT_TUNE = 100  # their transitions at each rung
 PRIOR_DRAWS = 400  # draws of the prior, from which the first rung is chosen
-# The next rung is as far as the draws of a rung, weighted for it, have this effective sample size per draw.
+# The next rung is where the draws of a rung, weighted, have this effective sample size per draw.
 LEAST_ESS = 0.5
 MOST_RUNGS = 1000
-TRIES = 100  # at most so many draws of the prior are made for each one that has a positive likelihood
-# Chains that go back from the posterior begin at draws of the pilot chains that are so many transitions
+TRIES = 100  # most draws of the prior that are made for each one that has a positive likelihood
+# Chains that go back from the posterior begin at draws of the pilot chains that are this many transitions
 # apart.
 PILOT_THINNING = 20
 # The number of temperatures is FINENESS times the square of the length of the path, and at least
 # FEWEST_TEMPERATURES. The variance of the log weights is 1 / FINENESS if chains mix in one transition.
 FINENESS, FEWEST_TEMPERATURES = 16, 200
-CROWDING = 4  # between 0 and the first rung, inverse temperatures are this power of equal steps
+CROWDING = 4  # up to the first rung, inverse temperatures grow with this power of their number
 
 
 def log_evidence(

@@ -140,7 +140,7 @@ def fit_flow(
 
 
 def default_network(space: Space, features: int, seed: int) -> Perceptron:
-    """The network of a flow of these sites, with so many features of data."""
+    """The network of a flow of these sites, which also reads this number of features of the data."""
     key = jax.random.fold_in(key_of(seed), NETWORK)
     return Perceptron(space.d, space.K, features, depth=2, key=key)
 

@@ -85,7 +85,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
         gaussian_integral(precision, linear, coupled),
     ]
 
-    # a graph with its new terms and inputs, the parts of the integral among them
+    # the graph with new terms and inputs, among them what the integral is computed from
     new = dataclasses.replace(
         graph,
         others=[v for v in graph.others if v not in coefficients.variables],
@@ -221,7 +221,7 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
     def effective(vector: Variable) -> dict[Variable, Variable]:
         return {q.var: elements(vector, q.places) for q in products}
 
-    # what the data still say of the coefficients themselves must be about those without a gate
+    # Apart from products with gates, the terms of the data may read only coefficients that have no gate.
     left = rebuild(data, effective(float_constant(np.zeros(p))))
     under_gates = Depends([v for v in coefficients.variables if gated[coefficients.places(v)].any()])
     moved = Depends(coefficients.variables)

@@ -31,7 +31,8 @@ UNROLLED = 8
 # MANY_SPLITS of these, a draw computes NEAR_SPLITS + 1 consecutive ones, the current one among them, which
 # takes less time; one draw in ALL_SPLITS_EVERY computes all of them, so that no split is out of reach.
 MANY_SPLITS, NEAR_SPLITS, ALL_SPLITS_EVERY = 64, 32, 16
-# Vectors of one unit are drawn in batches that take at most so many counted operations, and so much memory.
+# Vectors of counts that sum to 1 are drawn in batches, which limits memory. A batch costs at most this many
+# additions, by the estimate of `cost_of_draws`.
 AT_ONCE = 1e7
 
 
@@ -186,7 +187,7 @@ def visits_of(
     visits += visits_together("scanned sets")
     if drawing is draw_conditional:
         visits += visits_together("lines")
-    return visits or [lambda key, x, backward: x]  # sites that change together may have one value each
+    return visits or [lambda key, x, backward: x]  # nothing to draw: sites of one value each
 
 
 def visit_colour(target, n: int, sites: np.ndarray, drawing: Callable):
@@ -274,7 +275,7 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
             first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool))
             going_on = lambda found: (found[0] < len(sites)) & ~found[3]
             t, site, value, _ = jax.lax.while_loop(going_on, search(x, joined), first)
-            # Where no further site changes, the last one is set to the value that it has.
+            # If no further site changes, the last one is set to the value that it already has.
             joined = target.carried_after(n, site, value, x, joined)
             return t, x.at[start + site].set(value), joined
 
@@ -378,7 +379,7 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
 
         if turns == 1:
             return turn(key_draws, x, matched(0))
-        # so is the order of the turns
+        # the order of the turns is as probable as its reverse, too
         return jax.lax.fori_loop(
             0, turns, lambda t, x: turn(jax.random.fold_in(key_draws, t), x, matched(t)), x
         )
@@ -433,7 +434,7 @@ def tournament(c: int) -> int:
 def matchings(key, sites: np.ndarray, turns: int) -> Callable:
     """(t) -> (c // 2, R, 2) int, sites (R, c) matched in pairs in turn t; of an odd number, one is left out.
 
-    Of each set so many rounds of a tournament are drawn in which every site meets every other one once: sites
+    Of each set `turns` rounds of a tournament are drawn in which every site meets every other one once: sites
     stand on a circle of odd length, and those at the same distance to the left and to the right of one of
     them are pairs; of an even number, the last site stands in the middle and meets that one (the circle
     method). From turn to turn that one is the next on the circle; where it begins and which way round it goes

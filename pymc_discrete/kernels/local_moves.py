@@ -33,7 +33,7 @@ def step_to(space: Space, now, site, column):
 
     The cyclic shift on a finite site, the offset on a windowed one: steps commute and invert by negation.
     """
-    # of a finite site the neighbour's index in the support, of a windowed one its offset
+    # the index of the neighbour in a finite support, or its offset for a site with a window
     neighbour = jnp.asarray(space.column)[site, column] if space.windowed.any() or (space.K > 1) else column
     shift = jnp.remainder(
         neighbour - (now - per_site(space.lower, site)), per_site(space.upper - space.lower + 1, site)

@@ -1,10 +1,10 @@
 """Moves of spaces in which some sites change only together: transfers between counts, swaps, single sites.
 
-All moves of a space are numbered from 0, such that what a number means does not depend on the state: that a
-pair of counts transfers so many units, that two elements of a permutation swap their values, or that a free
-site makes a cyclic shift or goes by an offset. Every number therefore has one inverse. Transfers and moves
-of single sites commute; swaps do not, and a sequence of moves is undone by the inverse moves in reverse
-order.
+All moves of a space are numbered from 0, such that what a number means does not depend on the state: that
+one count gives a fixed number of units to another, that two elements of a permutation swap their values, or
+that a free site makes a cyclic shift or goes by an offset. Every number therefore has one inverse. Transfers
+and moves of single sites commute; swaps do not, and a sequence of moves is undone by the inverse moves in
+reverse order.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from pymc_discrete.space.indexing import picked
 from pymc_discrete.space.space import SMALLEST, Space, Variable
 
 # A change of one site alone may be impossible that is possible when another site changes with it. In the
-# table of `PairMoves.table` such a change lowers the log density by so many nats, and not by infinitely
+# table of `PairMoves.table` such a change lowers the log density by this many nats, and not by infinitely
 # many.
 IMPOSSIBLE_PENALTY = 5.0
 
@@ -182,7 +182,7 @@ class Transfers(PairsOfSites):
     def _gains(self, table, x, z, sites):
         """(r, J, C) nats, by the table, the change if each site (r, J) alone gains the units of a move."""
         now = z[self.start + sites][..., None]
-        if not self.v.finite:  # the columns of the table are the offsets from the value in x
+        if not self.v.finite:  # column c of the table is for the value in x plus the c-th offset
             return jnp.where(now == x[self.start + sites][..., None], table[sites], -jnp.inf)
         lower, upper = (jnp.asarray(bound)[sites][..., None] for bound in (self.v.lower, self.v.upper))
         then, row = now + self.units, sites[..., None]
@@ -263,7 +263,7 @@ class PairMoves:
 
     def _joined(self, arrays: list):
         """(size,) float, log weights or differences of all moves, concatenated from those of the groups."""
-        # A space without any move has one that is impossible and changes nothing.
+        # In a space without moves there is one entry, of weight 0: a move that is never chosen.
         return jnp.concatenate([a.reshape(-1) for a in arrays]) if arrays else jnp.full(1, -jnp.inf)
 
     # ------------------------------------------------------------ moves

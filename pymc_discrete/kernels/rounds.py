@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-# A sweep takes as many turns as have so many counted operations together, which take about 400 microseconds,
-# but never fewer than `Round.fewest`.
+# Costs are estimates from the graph of the log density, in units of one addition (`structure/costs.py`). The
+# turns of a sweep cost up to this much together, about 400 microseconds, but there are never fewer turns than
+# `Round.fewest`.
 CHEAP_ROUND = 1e6
-COMPUTATION = 1250.0  # counted operations that a computation in a compiled loop takes besides its own
-CHOICE = 30.0  # counted operations by which one of several values is chosen, for each of them
-ENTRY = 4.0  # fewest counted operations of a site at one value
+COMPUTATION = 1250.0  # the overhead of one computation in a compiled loop
+CHOICE = 30.0  # what the random choice among several values costs, for each of the values
+ENTRY = 4.0  # the least cost of the log density of one site at one value
 
 
 class Round(NamedTuple):
@@ -27,7 +28,7 @@ class Round(NamedTuple):
     fewest : int, the number of turns of which a sweep takes no fewer, whatever they cost
     full : int, the number of turns that try each move once
     computations : int, those of a turn that run one after another
-    operations : float, counted operations of a turn
+    operations : float, the estimated cost of a turn, in additions
     """
 
     fewest: int
@@ -37,7 +38,7 @@ class Round(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Counted operations of a turn, with what its computations take besides."""
+        """The estimated cost of a turn with the overhead of its computations, in additions."""
         return self.computations * COMPUTATION + self.operations
 
 
@@ -56,7 +57,9 @@ def numbers_of_turns(rounds: list[Round]) -> list[int]:
 
 
 def cost_of_draws(target, n: int, values: int, sites: int) -> float:
-    """Counted operations of draws from `values` in all, each with so many sites of variable n.
+    """The estimated cost, in additions, of draws among `values` values in all, each of `sites` sites.
+
+    All sites are those of variable n.
 
     Infinite where the cost of the log density is not known.
     """

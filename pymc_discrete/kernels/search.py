@@ -47,14 +47,15 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
         key_sweep = jax.random.fold_in(key, tried + RETURNING - left)
         for n, visit in enumerate(visits_of(target, None, among_neighbours, at_all_distances)):
             x = visit(jax.random.fold_in(key_sweep, n), x, False)
-        # where the share is 0, the log density is minus the penalty times the number of impossible elements
+        # `target` is softened: with a share of 0 its log density is minus the penalty times the number of
+        # impossible elements
         possible = found | (target.logdensity(x) > -LOW_PENALTY / 2)
         return x, tried + ~found, left - found, possible
 
     counting = target_of(jnp.zeros(()), jnp.ones(()))
     starts = at_levels(counting.space, jnp.asarray(x))
     possible = jax.lax.map(counting.logdensity, starts)
-    best = jnp.argmax(possible)  # of equal ones the first
+    best = jnp.argmax(possible)  # the first one of several that are equally good
     first = (starts[best], jnp.zeros((), int), jnp.full((), RETURNING), possible[best] > -0.5)
     x, _, _, found = jax.lax.while_loop(going_on, sweep, first)
     return x, found

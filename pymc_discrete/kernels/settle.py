@@ -23,7 +23,7 @@ def settle(key, x, target):
     if len(target.space.tied):
         # These are moved by Gibbs sampling alone, which rejects nothing, so that no chain is stuck.
         return x
-    # with a path of one move, which takes estimates of sites that change only together
+    # A path of one move can also move sites that change only together.
     together = target.space.constrained.any()
     kernel, params = (
         path_auxiliary(1, balancing="barker") if together else gibbs_with_gradients(balancing="barker")

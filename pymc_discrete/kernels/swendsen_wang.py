@@ -19,15 +19,15 @@ from pymc_discrete.runtime.checks import is_number, is_word
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.density import difference_from
 
-# Counted operations, as those of `Method.operations`: of a computation that waits for the one before it; of
-# a round in which clusters are found, for each site and pair; and besides, for each pair and for each value
-# of a site.
+# The cost of a cluster sweep in additions, as `Method.operations` estimates it. WAITING is that of each
+# computation that waits for the one before it. OF_ROUND is that of a round of the search for clusters, for
+# each site and each pair. Besides, each pair costs OF_PAIR, and each value of a site OF_VALUE.
 WAITING, OF_ROUND, OF_PAIR, OF_VALUE = 5000.0, 3.2, 20.0, 13.0
 IN_TURN = 7  # computations of a cluster sweep that run one after another, besides its rounds
-FEW_ENTRIES = 2**16  # of the tables of all pairs
+FEW_ENTRIES = 2**16  # up to this size of all tables of pairs, they are prepared once and not in each draw
 # Cluster sweeps took 0.6 times what is counted, beside Gibbs sweeps, on 400 sites, and 1.6 times on 100,000.
 MISCOUNTED = 1.6
-FEW_ROUNDS = 6  # as expected before the first sweep
+FEW_ROUNDS = 6  # the number of rounds of a sweep that is assumed before the first one
 OF_TUNING = 2.0  # stands for the share of transitions with a cluster sweep while tuning
 SINGLE = 2.0  # mean size of a site's cluster below which the log calls clusters single sites
 # What remains of a table after its equal values and its unary parts are taken off counts as nothing up to
@@ -138,7 +138,7 @@ class SwendsenWang(BlockGibbs):
         tiny = np.finfo(np.float32).tiny
         rounds = measured.rounds / xp.maximum(measured.swept, tiny)
         cost = operations_of_gibbs(target) / operations_of_clusters(target, rounds)
-        # where nothing changes by single sites, whatever clusters change is ahead
+        # if single sites change nothing, the ratio is huge, and clusters are chosen if they change anything
         ahead = cost * measured.clusters / xp.maximum(measured.gibbs, tiny)
         share = xp.where(ahead < MISCOUNTED, 0.0, xp.minimum(ahead * cost, 1.0))
         return xp.where(measured.swept > 0, share, OF_TUNING)
@@ -279,11 +279,11 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     epsilon = ROUNDING_OF_TABLES * K * jnp.finfo(f.dtype).eps
     simple = jnp.abs(left).max(axis=(1, 2)) <= epsilon * jnp.abs(f).max(axis=(1, 2))
     simple &= (possible == within).all(axis=(1, 2)) & (two | (strength >= 0)) & alike
-    # what must be equal, or of two values must be different, always has a bond
+    # sites that must be equal, or with two values must be different, always have a bond
     always_equal = (possible == (within & equal)).all(axis=(1, 2)) & alike
     always_different = (possible == (within & ~equal)).all(axis=(1, 2)) & alike & two
     always = always_equal | always_different
-    # where equal values are not always better, no bond
+    # other pairs have bonds if all entries of equal values are larger than those of different values
     least = jnp.where(within & equal, tables, jnp.inf).min(axis=(1, 2))
     least -= jnp.where(within & ~equal, tables, -jnp.inf).max(axis=(1, 2))
     partial = jnp.where(jnp.isfinite(least) & alike, jnp.maximum(least, 0.0), 0.0)
@@ -292,7 +292,7 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     return Decomposed(
         jnp.where(always, jnp.inf, jnp.where(simple, jnp.abs(strength), partial)),
         always_different | (simple & (strength < 0)),
-        # each value of a first site has one possible partner where there is always a bond
+        # where there is always a bond, a value of the first site leaves one possible value of the second
         jnp.where(simple[:, None], u, jnp.where(always[:, None], f.sum(axis=2), 0.0)),
         jnp.where(simple[:, None], v, 0.0),
         jnp.where(joined[:, None, None], jnp.where(jnp.isnan(rest), -jnp.inf, rest), 0.0),
@@ -307,7 +307,8 @@ def alternating(target) -> Callable:
     refuse_gradients(target)
     refuse_no_bonds(target)
     visits, of_tuning = visits_of(target), share_of_tuning(target)
-    # XLA moves what few tables say out of the loop over draws; many are looked at where they are needed
+    # What is computed from small tables is computed once, outside of the loop over draws. With large ones
+    # this is left to the sweep that needs it.
     few = len(target.interactions.pairs) * target.space.K**2 <= FEW_ENTRIES
     prepared = cluster_sweep(target) if few else None
     nothing = jax.tree.map(jnp.asarray, NOTHING)

@@ -59,7 +59,7 @@ def visit_all(target, sums):
 
     def visit(key, x, backward):
         total, new = sums.total_and_draw(key, context)
-        # at an impossible start, where nothing is possible given the rest, the sites stay
+        # given the values of other variables at an impossible start, no state may be possible: the sites stay
         return jnp.where(jnp.isfinite(total), new, x).astype(x.dtype)
 
     return visit

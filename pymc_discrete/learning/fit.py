@@ -39,7 +39,7 @@ KINDS_OF_MEASURE = {
     ),
 }
 MOST_ITERATIONS_AT_ONCE = 1000  # largest number of iterations between two looks at the clock
-SECONDS_AT_ONCE = 1.0  # seconds; the number of iterations at once grows until they take as long
+SECONDS_AT_ONCE = 1.0  # the number of iterations between two looks grows until they take this time
 CHECKPOINT_SECONDS = 10.0  # least seconds between two checkpoints
 
 

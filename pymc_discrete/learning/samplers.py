@@ -296,7 +296,7 @@ class ReplayBuffer(MarkovChains):
 
 
 def resampled(key: Any, batch: Batch, n: int) -> Any:
-    """(n, d) int, rows of a batch by their weights, by systematic resampling: as many times n as they weigh.
+    """(n, d) int, rows of a batch, each about n times its weight often, by systematic resampling.
 
     With equal weights and as many draws as there are rows, each row comes once.
     """

@@ -183,9 +183,9 @@ class DescribedBlock:
         """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them."""
         return systems_of(self.equations, self.sums, self.shapes)
 
-    # ------------------------------------------------------------ what is made of them
+    # ------------------------------------------------------------ objects built from the variables
     def space(self, window: Any, **widths: Any) -> Space:
-        """The space of their values.
+        """The space of the variables' values.
 
         Parameters
         ----------

@@ -60,7 +60,7 @@ from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compile_cache import usable_folder
 from pymc_discrete.runtime.jax_settings import settings_now
 
-# What Ops keep of their compilation, by the class that does so: it is no part of what they compute.
+# {class: attributes that its objects fill when they are compiled, which say nothing about what they compute}
 FILLED_LATER: dict[type, set[str]] = {
     CAReduce: {"_ufunc"},
     Elemwise: {"nfunc", "ufunc"},
@@ -97,9 +97,9 @@ NO_CONTENT = {
     "__weakref__",
     "__wrapped__",
 }
-# by these a function reads what is in no object that it holds
+# functions by which another one may read what cannot be found in its code, its globals and its closure
 UNSEEN = {"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"}
-# what a model needs in any case: another version of it does not make another model
+# packages that every model needs, so that their versions need not be a part of its digest
 EXPECTED = {"builtins", "jax", "jaxlib", "numpy", "pymc", "pymc_discrete", "pytensor", "scipy"}
 INSTALLED = [
     Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -225,7 +225,7 @@ class Walk:
         place = id(thing)
         if place in self._known:
             return self._known[place]
-        if place in self._open:  # a thing that holds itself
+        if place in self._open:  # an object that contains itself
             return digest(f"the thing {len(self._open) - self._open[place]} levels up".encode())
         self._open[place] = len(self._open)
         self._alive.append(thing)
@@ -240,7 +240,7 @@ class Walk:
 
     def _look(self, thing: Any) -> bytes:
         """The digest of a thing that is met for the first time."""
-        if type(thing) in (tuple, list):  # first what there is most of
+        if type(thing) in (tuple, list):  # the most frequent case comes first
             return self.all(type(thing).__name__, *thing)
         if isinstance(thing, Op):
             return self._op(thing)
@@ -319,7 +319,7 @@ class Walk:
             return _frozen[graph]
         before = len(self.own), len(self.unseen)
         found = self.graph(graph.outputs, {v: ("inner", n) for n, v in enumerate(graph.inputs)})
-        # what a function of the user reads may change
+        # kept only if it has no function of the user, since what that reads may change
         if isinstance(graph, FrozenFunctionGraph) and before == (len(self.own), len(self.unseen)):
             _frozen[graph] = found
         return found
@@ -346,12 +346,12 @@ class Walk:
                 return self.all("own", kind, op.identity)
             self.own.append(op)
             return digest(b"an Op that is equal to others")
-        # functions that compute it, where they are not a library's
+        # the functions that compute the Op, except those of libraries
         functions = [f for f in computing(kind) if not is_named(f)]
         props = [getattr(op, name) for name in getattr(kind, "__props__", None) or ()]
         if not props or not is_named(kind):
             return self.all("op", kind, self._attributes(op), props, functions)
-        # of a library's Op the other attributes follow from these, but for graphs, numbers and functions
+        # The attributes of a library's Op follow from its `__props__`, except graphs, numbers and functions.
         more = {n: v for n, v in vars(op).items() if type(v) not in FOLLOWS and n not in computed_later(kind)}
         return self.all("op", kind, props, *sorted_items(more), *functions)
 
@@ -394,7 +394,7 @@ class Walk:
             self.own.append(Same(function))
         defaults = (function.__defaults__, function.__kwdefaults__)
         attributes = sorted_items(vars_of(function))
-        # what a function of a library reads there is the library's
+        # what a function of a library reads is given by the version of the library
         read = [] if ours else self._globals(function)
         return self.all("function", function.__code__, function.__closure__, defaults, attributes, read)
 
@@ -406,7 +406,7 @@ class Walk:
     def _globals(self, function: FunctionType) -> list[bytes]:
         """Digests of the global names that a function reads, and of the modules that it imports."""
         codes = nested(function.__code__)
-        # the attributes of a module that it may read
+        # all names and strings in its code: the attributes of a module that it reads are among these
         words = {w for code in codes for w in (*code.co_names, *code.co_consts) if isinstance(w, str)}
         found = []
         for module, name in sorted({read for code in codes for read in reads_of(code)}):
@@ -460,7 +460,7 @@ class Walk:
                 if library is not None and getattr(library, name, None) is thing:
                     return self.all("ufunc", library.__name__, name)
             return self._not_seen(f"the universal function {thing!r}")
-        if isinstance(thing, list | tuple | deque):  # and subclasses, whose attributes count
+        if isinstance(thing, list | tuple | deque):  # or a subclass, with attributes of its own
             return self.all("sequence", kind, self._attributes(thing), *thing)
         if isinstance(thing, dict | MappingProxyType | frozendict):
             items = [x for item in thing.items() for x in item]
@@ -484,7 +484,7 @@ class Walk:
         kind = type(thing)
         try:
             kept = thing.__reduce_ex__(2)
-        except Exception:  # what cannot be pickled holds something outside of Python
+        except Exception:  # cannot be pickled: holds something outside of Python, such as a file
             return self._not_seen(f"a {kind.__module__}.{kind.__qualname__}", thing)
         own = None if is_named(kind) else self._attributes(thing)
         if isinstance(kept, str):
@@ -493,7 +493,7 @@ class Walk:
         state, items, entries = [*rest, None, None, None][:3]
         plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
         if own is not None and plain:
-            state = None  # the attributes once more
+            state = None  # it would be the same as the attributes in `own`
         return self.all("object", kind, own, make, args, state, list(items or ()), list(entries or ()))
 
     def _not_seen(self, what: str, thing: Any = None) -> bytes:
@@ -503,7 +503,7 @@ class Walk:
         return digest(b"not seen")
 
 
-# ---------------------------------------------------------------- what the walk asks of Python
+# ---------------------------------------------------------------- properties of Python objects
 @functools.lru_cache(10_000)
 def computed_later(kind: Any) -> frozenset[str]:
     """The attributes that objects of a class compute when they are first asked for them."""
@@ -582,7 +582,7 @@ def reads_of(code: CodeType) -> list[tuple[bool, str]]:
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             found.append((False, step.argval))
-        elif step.opname == "IMPORT_NAME":  # the level, of a relative import, was loaded before the names
+        elif step.opname == "IMPORT_NAME":  # the level of a relative import was loaded before
             found.append((True, "." * int(before[-2].argval or 0) + step.argval))
         before.append(step)
     return found

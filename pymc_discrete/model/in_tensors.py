@@ -139,7 +139,7 @@ def attributes(model: pm.Model, plain: pm.Model) -> dict[str, Any]:
         return of.get(value, value) if isinstance(value, Variable) else value
 
     found = {name: same(value) for name, value in model.__dict__.items()}
-    # PyMC keeps methods of the model in its dictionary
+    # PyMC keeps bound methods of the model in its dictionary: the new model needs its own
     found |= {n: MethodType(v.__func__, plain) for n, v in found.items() if isinstance(v, MethodType)}
     for group in LISTS:
         found[group] = type(found[group])(map(same, found[group]))
@@ -243,7 +243,7 @@ def drawn_in_order(rv: Variable) -> Variable:
     if not isinstance(op, RandomVariable):
         return rv
     rng, size, *params = drawn.owner.inputs
-    # each parameter has all dimensions of the variable, and then its own
+    # first all dimensions of the variable, and then those of the parameter itself, if it is a vector
     moved = [param.dimshuffle(*order, *range(len(order), param.type.ndim)) for param in params]
     lengths = [size[axis] for axis in order] if isinstance(size.type, pt.TensorType) else None
     return op.make_node(rng, lengths, *moved).outputs[1]
@@ -296,7 +296,7 @@ def of_tensors(transform: Any, rv: Variable) -> Any:
     """A transform of a random variable, for tensors: PyMC's own, where there is one that does the same."""
     if transform is None or not has_dims(rv):
         return transform
-    from pymc.dims.distributions import transforms as of_dims  # who uses dims has imported it
+    from pymc.dims.distributions import transforms as of_dims  # a model with dims has imported it already
 
     dims = rv.type.dims
     match transform:

@@ -20,7 +20,7 @@ class KeptForModels[T, U]:
 
     def __init__(self) -> None:
         self._kept: Kept[T] = Kept(MODELS)
-        # {key with all numbers as inputs: names of those that must be a part of the key}
+        # {key of a model whose numbers are all inputs: names of the numbers that must be constants}
         self._fixed: Kept[set[str]] = Kept(MODELS)
 
     def get(

@@ -20,10 +20,14 @@ from pymc_discrete.model.equations import AS_WRITTEN, DegreeIn, with_constants
 from pymc_discrete.model.support import is_constrained, is_nominal, limits_of
 from pymc_discrete.space.linear_constraint import Lines
 
-MOST_COUNTS = 4096  # most counts that are looked at
-PARTNERS = 2  # most others with which a count is paired to grow together, and to grow where it shrinks
-MOST_PRODUCTS = 1e8  # most products of coefficients for which pairs are looked for, about a second
-LEAST_COSINE = 0.1  # the least cosine between what two counts change, for a pair of them
+MOST_COUNTS = 4096  # with more counts than this, no limits between them are looked for
+# A count is paired with at most this many others that grow when it grows, and this many that shrink then.
+PARTNERS = 2
+# With more products of coefficients than this, which take about a second, no pairs are looked for.
+MOST_PRODUCTS = 1e8
+# Two counts become a pair only if the cosine of the angle between the changes that each makes alone (a vector
+# for each, see `pairs_of`) is at least this large, up to its sign.
+LEAST_COSINE = 0.1
 
 
 class Limits(NamedTuple):

@@ -106,7 +106,7 @@ def logp_graph(
     refuse_random(list(zip(labels, raw, strict=True)))
     refuse_single_increments(list(zip(labels, raw, strict=True)), names)
 
-    # the terms, of other inputs, as they can be written in JAX
+    # the terms as functions of new inputs of known shape, in a form that JAX can run
     typed = of_known_shape(model, {name: np.shape(value) for name, value in point.items()})
     numbers = numbers_by_name(raw)
     block = {str(v.name): v for v in typed.values() if v.name in names}
@@ -120,7 +120,7 @@ def logp_graph(
     if reals := {v: real(v) for name, v in block.items() if name in counts}:
         named = rewritten_terms(named, lambda terms: as_real(terms, reals))
 
-    # those of equal structure written as one, in canonical form
+    # terms of equal structure are written as one, in canonical form
     stacked = Stacked(
         named,
         [reals.get(block[name], block[name]) for name in names],
@@ -135,7 +135,7 @@ def logp_graph(
     groups = dict(zip(values, stacked.groups, strict=True))
     groups_of_others = with_numbers_read(others, stacked.groups_of_others, read)
 
-    # guards of indices; and what of all that depends on the block
+    # terms that are -inf where an index is out of bounds; then the terms that depend on the block
     bounds, uniform = bounds_of_vectors(groups, supports)
     moving = Depends(values)
     named = rewritten_terms(stacked.terms, lambda _: outputs)
@@ -327,12 +327,14 @@ def without_checks(
     labels : the names of the terms
     replace : {input: what stands in its place}
     valid : {value: nodes of its own log density} of values that are known to be vectors of counts with the
-        sums of their distribution, or permutations: what checks that there is left out, since it would join
-        all elements of a vector. Other terms may compare a vector with anything.
+        sums of their distribution, or permutations. The checks of that in these nodes are left out: with
+        them, each element of the log density would depend on all elements of the vector. Comparisons of the
+        vector in other terms are kept.
     """
     guards: list[tuple[Apply, Variable]] = []
-    never: set[Variable] = set()  # conditions that hold for no valid values
-    of_valid: set[Variable] = set()  # log densities of valid values, of which the check is left out
+    never: set[Variable] = set()  # conditions that are false for all values in `valid`
+    # log densities of the values in `valid`, whose check that the value is possible was left out
+    of_valid: set[Variable] = set()
 
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if isinstance(node.op, OpFromGraph | SymbolicOp):
@@ -346,7 +348,8 @@ def without_checks(
         if not isinstance(node.op, CheckAndRaise):
             return None
         expr, *checked = inputs
-        # A condition on the probabilities of a vector, in one term with its counts, would join them.
+        # A check of the parameters of a vector, such as that probabilities add up to 1, becomes a term of its
+        # own. Within the log density it would make each element of that depend on all parameters.
         apart = expr in of_valid
         for cond in (c for condition in checked for c in conditions(condition)):
             if (

@@ -13,7 +13,7 @@ from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.linear_forms import Form, LinearForms
 from pymc_discrete.structure.rebuild import rebuild
 
-SHORTEST_LONG_SUM = 8  # the length of the longest sum, at least: shorter ones are evaluated at few sites
+SHORTEST_LONG_SUM = 8  # shorter sums are left as they are: they are evaluated at few sites
 SPARSEST = 0.25  # the least share of the coefficients that are not 0
 
 

@@ -320,7 +320,8 @@ FIXED_LENGTH = (
     "pt.switch(z > 0, a, b) for a selection."
 )
 
-# what to write in place of an Op whose size depends on a variable; `FIXED_LENGTH` for all others
+# {Op: what a message tells the user to write in place of it if its size depends on a variable}; for other Ops
+# it is `FIXED_LENGTH`
 INSTEAD = {
     Alloc: "pt.bincount needs a minlength= above all values that the variable is known to take (of a "
     "pm.CustomDist, those of the support= of its step); pt.eq(z[:, None], "
@@ -475,7 +476,7 @@ def _(op: Elemwise, node: Apply, inputs: list[Variable | Sliced]) -> list[Variab
 
 @applied.register
 def _(op: ViewOp, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
-    return [inputs[0]]  # pm.Deterministic is one
+    return [inputs[0]]  # the Op of a pm.Deterministic, for example
 
 
 @applied.register

@@ -97,10 +97,12 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     return Structure(key, numbers, leaves)
 
 
-LARGEST_NUMBER = (
-    1e6  # a constant with a larger element is a part of the key: its size decides how sums are updated
-)
-SMALL_MATRIX = 10**4  # the most elements of a matrix that is not square and a part of the key for its zeros
+# An array with a larger element is a part of the key by which programs are kept, and no argument of them: its
+# size decides how sums with it are updated.
+LARGEST_NUMBER = 1e6
+# So is a matrix of which half is zeros, since these may say which sites interact. A matrix that is not square
+# is taken for one of these only if it has at most this many elements.
+SMALL_MATRIX = 10**4
 
 OBSERVED, OTHER = "observed", "other"
 
@@ -115,7 +117,7 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
     uses = uses_in(model, made)
     found: dict[Variable, np.ndarray] = {}
-    # what parameters that are 0 or 1 are used for, and what others are
+    # the uses of parameters that are all 0 or all 1, and the uses of other parameters
     vanishing: set[Hashable] = set()
     plain: set[Hashable] = set()
     for leaf in dict.fromkeys([*graph_inputs(made), *model.rvs_to_values.values()]):
@@ -180,12 +182,13 @@ def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> b
     """Whether a constant or data may be an argument of a program, as far as its value and its uses say."""
     if not value.size:
         return False
-    # what no Op of the model's own reads does not decide how its log density looks
+    # An infinite or very large element decides how sums are updated (`LARGEST_NUMBER`). `uses` is empty if
+    # the number is read by nothing but Ops to which that does not matter (`takes_numbers`).
     if uses and (not np.isfinite(value).all() or (np.abs(value) > LARGEST_NUMBER).any()):
         return False
     if OTHER not in uses:
         return True
-    # other Ops get an input of the same type as before
+    # Any other Op needs an input of the constant's type, and an argument has that type only if this holds:
     same = leaf.type.dtype == "float64" and None not in leaf.type.shape
     return value.size > 1 and same and not may_be_adjacency(value)
 

@@ -350,7 +350,7 @@ def _(rv):
             missing if b is None else b
             for b in (end, parameter_bound(lower, largest), parameter_bound(upper, largest))
         )
-        # what is beyond a limit is this limit, also where no value of the base is within the limits
+        # a value beyond a limit is moved to it, even if the base distribution has no value within the limits
         within = np.minimum(np.maximum(value, least), most)
         ends.append(np.maximum(within, least) if largest else within)
     return tuple(None if np.isinf(end).all() else end for end in ends)
@@ -493,7 +493,7 @@ def can_take(rv: Variable) -> bool:
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None:
         return False
-    # a look at all that others are computed from would take long in a chain of many variables
+    # Only this variable is converted: to convert its ancestors, too, could take long.
     rv = without_dims(rv) if has_dims(rv) else rv
     if bounds_of(rv) is None:
         return False

@@ -18,7 +18,7 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
     """The graph with `f(switch(c, a, b))` for `switch(c, f(a), f(b))`, where a and b depend on the block."""
 
     def of_switch(condition: Variable, a: Variable, b: Variable, size: int) -> Variable | None:
-        """`switch(condition, a, b)` with a function moved out of it; None where there is none."""
+        """`f(switch(condition, c, d))` for a = f(c) and b = f(d); None if a and b are not of this form."""
         if not (pays(a, size) and pays(b, size)):
             return None
         f, g = operation(a), operation(b)
@@ -30,7 +30,7 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
         if f is None or f != g:
             return None
         inputs = list(a.owner.inputs)
-        if len(inputs) != len(b.owner.inputs):  # sums and products of any number of terms are one operation
+        if len(inputs) != len(b.owner.inputs):  # Add and Mul take any number of inputs
             return None
         different = [n for n, pair in enumerate(zip(inputs, b.owner.inputs, strict=True)) if not same(*pair)]
         if len(different) != 1:

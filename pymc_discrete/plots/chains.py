@@ -11,7 +11,7 @@ from pymc_discrete.plots.figure import FIGURE_WIDTH, LEGEND_ENTRIES, Entry, Figu
 from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, names_of_values
 
-ROWS, IMAGE_COLUMNS = 500, 800  # an image has at most so many rows and columns
+ROWS, IMAGE_COLUMNS = 500, 800  # the most rows and columns of an image
 
 
 @plot("image", "borders", color="a list with a colour for each value where there are up to 10")
@@ -117,7 +117,7 @@ def draw_chains(
 
 
 def height(elements: int) -> float:
-    """inches, of the panel of so many elements"""
+    """The height in inches of the panel of a variable with this number of elements."""
     return float(np.clip(1.3 + 0.12 * elements, 1.6, 6.5))
 
 

@@ -21,9 +21,9 @@ from pymc_discrete.runtime.checks import check_choice
 BACKENDS = ("matplotlib", "plotly")
 FIGURE_WIDTH = 8.0  # inches, of a figure
 PIXELS = 100  # pixels to an inch, with plotly
-AXIS_CHARACTERS = 75  # characters for which an axis has room
-UPRIGHT_LABELS, SMALL_LABELS = 40, 64  # upright labels for which an axis has room, and small ones
-LABEL = 0.075, 2.2  # inches below an axis that a character of an upright label takes, and that all may take
+AXIS_CHARACTERS = 75  # the most characters of all labels that fit along an axis
+UPRIGHT_LABELS, SMALL_LABELS = 40, 64  # the most upright labels that fit, of usual and of small size
+LABEL = 0.075, 2.2  # inches below an axis for each character of upright labels, and at most
 SIDE_BY_SIDE = 60  # up to this many elements, the dots of chains stand beside one another
 LEGEND_ENTRIES = 10  # up to this many colours are named in a legend; of more there is a colour bar
 COLOUR_MAP = "viridis"  # rises in brightness, so that it can be read in grey and by colour-blind people
@@ -96,18 +96,18 @@ class Figure:
             layout["figsize"] = tuple(round(PIXELS * s) if dots else s for s in size)
             layout["figsize_units"] = "dots" if dots else "inches"
         if backend == "matplotlib":
-            layout.setdefault("layout", "constrained")  # which gives legends and colour bars their room
+            layout.setdefault("layout", "constrained")  # reserves room for legends and colour bars
         else:
             between = 0.3 if layout.get("sharex") else 0.95  # inches, for the labels of an axis and a title
             layout.setdefault("vertical_spacing", between / size[1])
         self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
-        if backend == "plotly":  # whose own margins are wider than what stands there
+        if backend == "plotly":  # by default its margins are wider than the labels need
             self.collection.get_viz("figure").update_layout(margin={"l": 70, "r": 20, "t": 70, "b": 60})
 
     def colour_by(self, dim: str, labels: Iterable[Any], colours: Sequence[Any]) -> None:
         """Map the coordinates of a dimension to colours."""
         labels = list(labels)
-        array = np.empty(len(labels), object)  # whose elements may be tuples
+        array = np.empty(len(labels), object)  # an array of objects, since colours may be tuples
         for i, colour in enumerate(colours[: len(labels)]):
             array[i] = colour
         self.collection.update_aes_from_dataset("color", xr.Dataset({"mapping": (dim, array)}, {dim: labels}))

@@ -23,7 +23,7 @@ from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, note_on_labels, tree_of
 
 SUSPECTS = "suspects"  # the group that `with_suspects` adds
-LISTED_IN_TITLE = 6  # so many elements are named in the title
+LISTED_IN_TITLE = 6  # up to this many elements are named in the title
 
 
 @plot("moved", "expected", "still", "never", without=["yticks"])

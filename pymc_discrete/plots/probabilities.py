@@ -32,8 +32,8 @@ from pymc_discrete.runtime.names import shown
 
 MOST_BARS = 700  # more bars than this would be thinner than a pixel
 BARS_WITH_GAPS = 60  # up to this many bars have gaps between them
-ABREAST = 3  # so many images of matrices stand side by side
-MATRIX = 40  # a matrix with more elements is drawn as one
+ABREAST = 3  # up to this many images of matrices stand side by side
+MATRIX = 40  # a matrix with more elements is drawn as an image, a smaller one as bars
 
 
 @plot("bars", "image", "data", color="a list with a colour for each value")
@@ -187,7 +187,7 @@ class Panel(NamedTuple):
         return self.size(1)[1]
 
     def size(self, columns: int) -> tuple[float, float]:
-        """The width and the height of the panel of a matrix among so many in a row, inches."""
+        """The width and the height in inches of the panel of a matrix, with `columns` panels in a row."""
         rows, cells = self.p.shape
         width = (FIGURE_WIDTH - 1.0) / columns - 0.7
         height = float(np.clip(width * rows / cells, 1.5, 4.2))
@@ -204,7 +204,7 @@ def panels_of(
     panels = {}
     for v, shares in variables:
         name, kind, p = v.name, kinds[v.name], shares.pooled
-        if kind == "bars":  # all on one axis of values, which have the same colours in all panels
+        if kind == "bars":  # all panels share the axis of values, so that a value has one colour
             on_axis = np.zeros((v.size, len(values)))
             on_axis[:, np.searchsorted(values, shares.values)] = p
             array = xr.DataArray(on_axis, {"value": values}, [f"{name} element", "value"])

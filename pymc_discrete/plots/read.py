@@ -244,7 +244,7 @@ def shares_of_values(tree: xr.DataTree, variable: PlottedVariable) -> Shares:
         p = of_values.data.reshape(of_values.shape[0], variable.size, -1)
         there = (p >= VISIBLE).any(axis=(0, 1))
         values = of_values[f"{name} value"].values.astype(int)
-        if there.any():  # no value is there where no element was ever in the part that is summed out
+        if there.any():  # false if no element was ever in a part that is summed out
             return Shares(values[there], p[..., there], f"summed out, mean over {number}", True)
     found = [counted(x) for x in batches(draws.data)]
     values = np.unique(np.concatenate([c.values for c in found])).astype(int)

@@ -66,8 +66,8 @@ def settings_now() -> tuple[Any, ...]:
 # of the time and run three to four times slower.
 REPEATED, SELDOM = 1, 0
 LEVEL = "xla_backend_optimization_level"
-# The arrays that a program holds become its arguments if they have as many bytes together: those that have
-# at least as many alone.
+# If the constant arrays of a program have at least LARGE_TOGETHER bytes together, those with at least
+# LARGE_ARRAY bytes become arguments of the program, so that they are not compiled into it.
 LARGE_TOGETHER, LARGE_ARRAY = 2**24, 2**12
 # How XLA adds up on a CPU. By default it gives some sums to a library (YNNPACK) and makes others two loops;
 # that pays neither for the short sums of a log density nor for those of a million terms. Without both, LLVM

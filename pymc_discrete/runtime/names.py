@@ -9,7 +9,7 @@ import numpy as np
 # what PyMC calls the value of a transformed variable; the names of two of its transforms have underscores
 TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
-MADE = "/"  # is in the names that we make; PyMC refuses it in those of variables
+MADE = "/"  # is in all names that this package makes up; PyMC refuses it in names of variables
 MOST_LISTED = 8  # largest number of entries that a list shows
 
 

@@ -34,7 +34,8 @@ LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pyt
 # what a file begins with; then the checksum of the rest
 HEADER = b"pymc-discrete program 1\n"
 CHECKSUM = 32  # bytes
-# an option of XLA by which a program is another one for JAX's cache: how many threads share its compilation
+# An option of XLA (how many threads share a compilation) with a value that nobody else uses: a program that
+# is compiled with it is not found in JAX's own cache.
 OTHERWISE = {"xla_cpu_parallel_codegen_split_count": 31}
 LAPACK = "lapack_"  # the names of LAPACK's functions begin so in a program
 

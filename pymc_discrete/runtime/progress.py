@@ -26,7 +26,8 @@ from pymc_discrete.runtime.waiting import watched
 
 # what `pm.sample` takes for progressbar= beside True and False; there is one bar here, and all show it
 PROGRESS_BARS = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
-# The bar itself is shown in terminals that are wider than this, up to so many columns: the text comes first.
+# The first TEXT_COLUMNS columns of the terminal are kept for the text. The bar is drawn in those that are
+# left, BAR_COLUMNS at most, and is left out where there are none.
 TEXT_COLUMNS, BAR_COLUMNS = 90, 40
 # how the bar stands in the page of a notebook
 HTML = '<pre style="white-space: pre; overflow-x: auto; line-height: normal">{code}</pre>'

@@ -32,7 +32,7 @@ class Phase:
         return f"{what}: {time.perf_counter() - self.since:.0f} s so far."
 
 
-_phases: list[Phase] = []  # that go on now, in any thread; the last began last
+_phases: list[Phase] = []  # those that are going on, in all threads, in the order of their begin
 _ended = threading.Condition()
 _thread: threading.Thread | None = None
 _logged = 0.0  # when the last line was logged
@@ -56,7 +56,7 @@ def watched(what: str | Callable[[], str] | None) -> Iterator[None]:
         yield
     finally:
         with _ended:
-            _phases[:] = [p for p in _phases if p is not phase]  # a fork within it has dropped it
+            _phases[:] = [p for p in _phases if p is not phase]  # a fork in the meantime has emptied the list
             over = None if _phases else _thread
             if over:
                 _thread = None

@@ -225,13 +225,13 @@ def sample(
     initvals = by_name(model, initvals)
     check_initvals(model, initvals, points_wanted, "superchain" if superchains else "chain")
     refuse_after_fork()
-    writes = not jax.process_index()  # of several machines, the first one does
+    writes = not jax.process_index()  # if JAX runs on several machines, only the first one writes
     with (
         folder_held(checkpoint) if checkpoint is not None and writes else nullcontext(),
         precision(dtype),
         all_in_jax(),
     ):
-        moved, still = model, []  # the model that moves, and its variables that nothing moves
+        moved, still = model, []  # the model that is sampled, and its variables that no step moves
         drawn = None  # by what sums the variables that it no longer has are drawn
         if replicas is not None:
             check_proper(model)
@@ -303,7 +303,7 @@ def sample(
                             import_meanwhile()
                         run.complete(keep_warmup=not discard_tuned_samples)
                     break
-                except GradientNotFinite:  # nothing is stored yet
+                except GradientNotFinite:  # at the first draw, before anything is stored
                     if with_gradient:
                         raise
         conclusions = run.conclusions() if compute_convergence_checks else []

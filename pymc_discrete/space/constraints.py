@@ -323,7 +323,7 @@ class Permutations(PairConstraint):
         return as_now.all(axis=-1) | swapped.all(axis=-1)
 
     def candidates(self, first: Any, now: Any) -> Any:
-        # of all values of the first site, the other sites leave the two that the pair holds
+        # two elements of a permutation, given all others, can only stay or swap their values
         return jnp.stack([now, now[:, ::-1]], axis=1)
 
     def random(self, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -238,5 +238,5 @@ def log_odds(values: Any, axis: int = 1) -> Array:
     """
     values = jnp.where(jnp.isnan(values), -jnp.inf, values)
     lower, upper = jnp.split(values, 2, axis=axis)
-    # what is finite stays a difference, whose derivatives are asked for where both are equal, too
+    # Equal finite values are subtracted too, and not replaced by 0: their derivatives may be asked for.
     return jnp.where((lower == upper) & jnp.isinf(lower), 0.0, upper - lower)

@@ -141,7 +141,7 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
     Such a root makes the depth as small as it can be.
     """
     d, roots, seen = len(near), [], set()
-    levels: list[list[tuple[int, int, int]]] = []  # (site, parent, link), from the roots to the leaves
+    levels: list[list[tuple[int, int, int]]] = []  # (site, parent, edge), from the roots to the leaves
     for i in sorted(chosen):
         if i in seen:
             continue
@@ -152,11 +152,11 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
             longest.append(parents[longest[-1]])
         roots.append(longest[len(longest) // 2])
         depth = {-1: -1}
-        for site, parent, link in walk(near, chosen, roots[-1]):
+        for site, parent, edge in walk(near, chosen, roots[-1]):
             depth[site] = depth[parent] + 1
             while len(levels) <= depth[site]:
                 levels.append([])
-            levels[depth[site]].append((site, parent, link))
+            levels[depth[site]].append((site, parent, edge))
             seen.add(site)
     levels, width = levels[1:], max(map(len, levels[1:]), default=0)
     above = {root: r for r, root in enumerate(roots)}
@@ -165,15 +165,15 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
     table[1, :1] = len(roots)
     for n, level in enumerate(levels):
         columns = in_columns(level, above if n else {})
-        for (site, parent, link), column in zip(level, columns, strict=True):
-            table[:, n, column] = site, above[parent], link
+        for (site, parent, edge), column in zip(level, columns, strict=True):
+            table[:, n, column] = site, above[parent], edge
         above = {site: column for (site, *_), column in zip(level, columns, strict=True)}
-    node, column, edge = table[:, ::-1]
+    node, column, edges = table[:, ::-1]
     inside = np.zeros(d, bool)
     inside[list(chosen)] = True
     # where the site is the second one of its pair, its parent is the first one
     second = np.append(pairs[:, 1], -1)
-    return Forest(inside, node, column, edge, second[edge] == node, np.array(roots, int))
+    return Forest(inside, node, column, edges, second[edges] == node, np.array(roots, int))
 
 
 def in_columns(level: list[tuple[int, int, int]], above: dict[int, int]) -> list[int]:

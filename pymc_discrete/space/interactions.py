@@ -172,7 +172,7 @@ class Interactions:
     # ------------------------------------------------------------ forests
     @property
     def _joined(self) -> np.ndarray:
-        """(m,) int, the sites that a table joins to another, without those that are scanned."""
+        """(m,) int, the sites that a table joins to another, without those drawn one by one (`scanned`)."""
         return np.setdiff1d(self.pairs, np.flatnonzero(self._mixed))
 
     @cached_property

@@ -20,7 +20,7 @@ TIGHTENINGS = 50  # most passes over the equations, each of which tightens bound
 # REACH of a known solution's, or within three times its size.
 REACH, STEEPEST = 8, 9
 LISTED_EQUATIONS = 4  # most equations that a message lists
-# largest |t| of moves x + t v: of those made at random, and where all moves are listed
+# largest |t| of moves x + t v: along random directions v, and where all moves are listed
 FARTHEST_RANDOM_MOVE, FARTHEST_MOVE = 64, 8
 
 
@@ -351,7 +351,7 @@ def tightened(
                 f"{labels[row]} cannot be {totals[row]}: the bounds of its counts allow {span}. Mend what "
                 "was seen, or the bounds of support=."
             )
-        # what the others of a row leave to each of its elements, at most and at least
+        # the most and the least that the other elements of a row leave to each of its elements
         room_above = totals[:, None] - without_own(least)
         room_below = totals[:, None] - without_own(most)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -24,7 +24,7 @@ LARGEST_SUPPORT = 256
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
 WIDTH = 8  # default of `Variable.width`
-SMALLEST = 8.0  # the offsets of a window "auto" reach at least so far
+SMALLEST = 8.0  # the offsets of a window "auto" reach at least to this
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,7 +498,7 @@ class Space:
             now = x[start : start + v.size]
         if v.offsets is not None:
             return now[:, None] + jnp.asarray(v.offsets, x.dtype)
-        if v.K == 2:  # a flip
+        if v.K == 2:  # the neighbour is the other value
             return (2 * lower + 1 - now)[:, None]
         shift = np.arange(1, v.K)
         return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])

@@ -45,7 +45,7 @@ class Target:
 
     @property
     def _given(self) -> GivenInputs:
-        """The density, as one whose context is prepared from inputs."""
+        """The density, for uses that need one whose context is computed from inputs."""
         return cast(GivenInputs, self.density)
 
     def ready(self) -> Any:
@@ -65,14 +65,14 @@ class Target:
         return self._given.default_inputs() if self._inputs is None else self._inputs
 
     def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
-        """`GivenInputs.evaluated` at x, for a target without a context."""
+        """The log density at x, the differences and the rest, see `evaluated`; needs no context."""
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
             # an array of NumPy, for which JAX makes no program of its own
             return function(self._inputs_of_context(), np.asarray(x), with_differences)
 
     def _run(self, name: str, *arguments: Any) -> Any:
-        """The density's method of this name: compiled, or as it is inside a program that JAX traces."""
+        """Call the density's method `name`: compiled, or as it is while JAX traces a program."""
         traced = is_traced(arguments)
         with self.density.running(traced):
             if traced:
@@ -83,7 +83,7 @@ class Target:
                 return self.density.compiled(name)(*arguments)
 
     def _run_at(self, name: str, x: ArrayLike) -> Any:
-        """The density's method of this name at x in the target's context."""
+        """Call the density's method `name` at x, given the values of all other variables (the context)."""
         context = self.ready()
         with self.density.running(is_traced((x, context))):
             return self._run(name, jnp.asarray(x), context)

@@ -27,7 +27,7 @@ from pymc_discrete.structure.numbers import NeedsValues
 
 _log = logging.getLogger("pymc.discrete")
 
-DEAREST_SWEEP = 1e8  # counted operations of a sweep, beyond which no search is made
+DEAREST_SWEEP = 1e8  # no search is made if a sweep has more operations, as counted from the graph
 
 _kept: Kept[Callable[..., Any] | None] = Kept(PROGRAMS)
 

@@ -19,12 +19,12 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.sums import all_summands
 
 SHARE, PENALTY = "/share", "/penalty"  # the inputs of a softened density, which follow those of the density
-# what a density computes at first use from its own terms, and its copy must not inherit
+# attributes that a density computes at first use from its terms, and a copy with other terms must not inherit
 COMPUTED = {
     name for kind in ModelDensity.__mro__ for name, a in vars(kind).items() if isinstance(a, cached_property)
 }
 NEAR = 16  # all values up to this distance are neighbours, since a state may be possible at one value only
-# the largest offset to a neighbour; the square root of it, where integers have 32 bits
+# the largest offset to a neighbour; where integers have 32 bits, its square root is
 FARTHEST_NEIGHBOUR = 2**30
 
 

@@ -78,7 +78,7 @@ class Ahead:
         self.own, self.by_nuts = [list(names) for names in own], list(by_nuts)
         self._source: ChainSource | None = None
         self._handed: Handed | None = None  # a state that was set, from which the next draw goes on
-        self._left_before: list[str] = []  # variables that any chain has left to other steps, for the log
+        self._left_before: list[str] = []  # variables that were left to other steps, each logged once
         self._to_come = 0  # chains of this run that have not been set up
         self._foreseen: deque[Foreseen] = deque()
         self.set_up(np.random.default_rng(), TUNE_BY_DEFAULT, 0, announced=False)
@@ -96,7 +96,7 @@ class Ahead:
         self._rng, self._order = rng, ChainOrder(tune, draws, announced, 0, [])
         self._chunk: Any = None
         self._used, self._divergences = 0, 0
-        self._state: bytes | None = None  # before the chunk, once somebody asked for it
+        self._state: bytes | None = None  # the chain's state before the chunk, once it was asked for
         self._last: dict[str, bytes] = {}
         self._said = False  # whether a warning was logged that two steps move the same variable
         self._ended = tune == 0  # whether tuning has ended
@@ -187,7 +187,7 @@ class Ahead:
     def _moved_by_others(self, changed: list[str], point: PointType) -> None:
         """Go on from a point at which other steps have moved variables."""
         assert self._source is not None
-        self._foresee_nothing()  # others will move the next chain as well
+        self._foresee_nothing()  # the other steps will move the variables of the next chain, too
         left = [] if self._ended else [n for n in changed if n in self.by_nuts]
         if left := [name for name in left if name not in self._order.left]:
             if new := [name for name in left if name not in self._left_before]:
@@ -212,7 +212,7 @@ class Ahead:
         all_names = [name for _, names in self._chunk.blocks for name in names]
         seen: dict[str, int] = {}
         each: list[dict[str, Any]] = [{} for _ in range(max(self.slots) + 1)]
-        if self.by_nuts:  # zeros stay where other steps move all of these variables
+        if self.by_nuts:  # these zeros are the result if other steps move all variables of NUTS
             each[self.slots[0]] = {name: dtype() for name, (dtype, _) in NUTS_STATISTICS.items()}
         for place, names in self._chunk.blocks:
             stats = {} if place == STANDS_IN else each[self.slots[place + 1]]

@@ -31,7 +31,7 @@ from pymc_discrete.tempering.path import without_discrete
 
 _log = logging.getLogger("pymc.discrete")
 
-# options that say how discrete variables are sampled: with one of them nothing is summed out
+# {option that says how discrete variables are sampled: its default}: with another value nothing is summed out
 HOW = {"differences": "auto", "transitions": "auto", "window": "auto", "start": "point", "blocked": True}
 
 

@@ -38,7 +38,7 @@ _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the 
 # The time in microseconds that PyMC's own loop takes for each draw. By default a draw makes at least as many
 # transitions as can be computed in this time.
 HOST_COST = 100.0
-OPERATIONS = 2500.0  # counted operations that a core executes in a microsecond
+OPERATIONS = 2500.0  # operations of a graph, in units of an addition, that a core does in a microsecond
 
 
 class JaxStep(DrawsAhead, BlockedStep):
@@ -134,7 +134,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         values = values_by_name(self.model)
         self.vars = [*self.vars, *(values[name] for name in by_nuts)]
         if by_nuts:
-            # PyMC prints the variables of a step as if its own method drew them all
+            # PyMC prints all variables of a step after its name, as if NUTS had no part in it
             _log.info(f"{type(self).__name__}: NUTS moves {shown(by_nuts)} in the same program.")
             self.declare({**NUTS_STATISTICS, **self.stats_dtypes_shapes})
         self.start_ahead()
@@ -213,17 +213,17 @@ class JaxStep(DrawsAhead, BlockedStep):
         """Drop what was built and learned, if the model has changed."""
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            self._initial_point = None  # it has the variables, and the shapes of the data, of before
+            self._initial_point = None  # made for the variables and the shapes of data before the change
             for name in self._built():
                 self.__dict__.pop(name, None)
             self.check_density()
             self._reset()
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False
-        _ = self._snapshot  # of the model now, as the density has it
+        _ = self._snapshot  # computed at this first use, of the model for which the density is built
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)

@@ -133,7 +133,8 @@ class CollapsedNUTS(NutsInJax):
             _log.info(parts)
         self._snapshot  # noqa: B018 as the model is now
         self._ahead_if_whole()
-        self._sites: np.ndarray | None = None  # where the last draw ended; None once that is of no interest
+        # The sites after the last draw, to see whether another step moves them; None once one has.
+        self._sites: np.ndarray | None = None
 
     @classmethod
     def names_of(cls, model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
@@ -198,7 +199,7 @@ class CollapsedNUTS(NutsInJax):
         self._function.hold(rest | {STRETCH_VARIABLE: stretches})
         return self._function.at(rest)
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def on(self, model: pm.Model) -> "CollapsedNUTS":
         return type(self)(self.own_variables, model=model, **self.options)
 

@@ -52,7 +52,8 @@ _log = logging.getLogger("pymc.discrete")
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-TRANSITION = 2.0  # overhead of a computation besides its counted operations, in microseconds
+# A transition runs its `rounds` one after another. Each takes this many microseconds besides its operations.
+ROUND_OVERHEAD = 2.0
 
 
 @dataclass_state
@@ -153,7 +154,7 @@ class DiscreteStep(JaxStep):
 
     def __init_subclass__(cls, **options: Any):
         super().__init_subclass__(**options)
-        if "__init__" in cls.__dict__:  # what a class of the user's own takes is not what its base takes
+        if "__init__" in cls.__dict__:  # a user's class may take other arguments than its base
             taken = inspect.signature(cls.__init__)
             cls.__signature__ = taken.replace(parameters=[*taken.parameters.values()][1:])
         if cls.method_class is not None:
@@ -273,7 +274,7 @@ class DiscreteStep(JaxStep):
 
     @functools.cached_property
     def _left(self) -> LeftValues:
-        """What it keeps of its last draw, if it shares its variables with another step."""
+        """What the step keeps of its last draw, if it shares its variables with another step."""
         return LeftValues()
 
     @functools.cached_property
@@ -348,13 +349,14 @@ class DiscreteStep(JaxStep):
         option = self.asked_transitions
         self.transitions = self._auto_transitions(self.expected_moves()) if option == "auto" else int(option)
         self.watch: Watch | None = None
-        self._last: np.ndarray | None = None  # where the last draw ended; None once that is of no interest
+        # The sites after the last draw, to see whether another step moves them; None if that is not watched.
+        self._last: np.ndarray | None = None
         self._alone = self._names if self.shared else []  # variables that no other step has moved
 
     def _auto_transitions(self, n_moves: float) -> int:
         """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
         operations = self.method.operations(self.target)
-        microseconds = TRANSITION * self.method.rounds(self.target) + operations / OPERATIONS
+        microseconds = ROUND_OVERHEAD * self.method.rounds(self.target) + operations / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
 
     def expected_moves(self) -> float:
@@ -427,7 +429,7 @@ class DiscreteStep(JaxStep):
             )
         return complaints
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def check_start(self, point: PointType) -> None:
         with announced(f"{self.named()}: the log density and its differences, to check the start"):
             check_start(self.target, point, solved(self.target.space, self.target.space.ravel(point)))
@@ -468,8 +470,8 @@ class DiscreteStep(JaxStep):
             name: s.type(value) for (name, s), value in zip(STATISTICS_OF_SITES.items(), of_draw, strict=True)
         }
         if not self.shared and (self._last is not None or (first and self.tune_draws + self.draws > 0)):
-            # Noted only in a chain of which the step was told that it begins: then values that differ from
-            # these at the next draw are another step's. Otherwise a caller may step from any point.
+            # Kept only if `setup_chain` announced the chain. Then values that differ from these at the next
+            # draw were changed by another step. Otherwise a caller may step from any point.
             self._last = y
         logp += self.density.untouched.on_host(others)
         new = dict(point)

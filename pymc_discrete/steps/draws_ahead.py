@@ -96,8 +96,8 @@ class DrawsAhead(HasChain):
         made = programs().Engines(
             self.model, moves.steps, moves.summed, moved, moves.of_nuts, moves.instead, self.replicas
         )
-        # Before the first chunk, which takes long to make: if that is interrupted, the next call may fork.
-        # JAX must run when this is said, and it does once somebody has asked for its devices.
+        # Called before the first chunk is made, which takes long: a user may interrupt it, and the next call
+        # may fork. JAX must be running by now, and is, since its devices were asked for above.
         no_warning_of_forks()
         return made
 
@@ -124,7 +124,7 @@ class DrawsAhead(HasChain):
         own = [list(moves.summed), *([*s.own_variables] for s in moves.steps)]
         return self.who, own, [*moves.by_nuts], [*moves.slots]
 
-    # ------------------------------------------------------------ another process, or a file
+    # ------------------------------------------------------------ pickling, for another process or a file
     @classmethod
     def _built(cls) -> set[str]:
         """Names of the attributes that are built on first use."""

@@ -138,7 +138,7 @@ class IntegratedNUTS(NutsInJax):
             **self.options,
         )
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.sites.setup_chain(self.rng.spawn(1)[0], tune, draws)

@@ -163,7 +163,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
     def _point(self) -> PointType:
         return point_of(self.model) if self._initial_point is None else self._initial_point
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
         self.tune, self._draws, self._last = tune > 0, 0, {}
@@ -174,7 +174,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
             self._initial_point = None  # the cached point has the old variables and shapes of data
             for name in self._built():
                 self.__dict__.pop(name, None)
-            _ = self._snapshot  # as what is built from now on has it
+            _ = self._snapshot  # computed at this first use, of the model as it is now
         if self.draws_ahead:
             self.ahead.set_up(self.rng, tune, draws)
 
@@ -211,7 +211,10 @@ class NutsInJax(DrawsAhead, BlockedStep):
         return self._nuts.step({name: point[name] for name in self._function.names})
 
     def _keep(self, point: PointType) -> PointType:
-        """The point, whose continuous variables nobody else should move until the next draw."""
+        """The given point, the result of a draw. The values of NUTS's variables in it are remembered.
+
+        The next draw sees from them whether another step has moved one of these variables.
+        """
         self._last = {name: point[name] for name in self._moving}
         self._draws += 1
         return point

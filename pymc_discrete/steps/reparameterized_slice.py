@@ -212,7 +212,7 @@ class ReparameterizedSlice(JaxStep):
     def learned(self) -> slices.Widths:
         return self.widths
 
-    # ------------------------------------------------------------ a chain
+    # ------------------------------------------------------------ running a chain
     def _reset(self) -> None:
         super()._reset()
         self.widths = slices.initial_widths(self.density.size)

@@ -398,7 +398,7 @@ class Remote:
             self._lifeline.close()
         self._closed = True
         with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)  # which wakes the thread of a lifeline
+            self._connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for the end of a lifeline
         self._connection.close()
 
 

@@ -107,7 +107,7 @@ def exact_step(
     more = {**options, **restricted(options, model, names)}
     tree = target.interactions.tree or sums_at_once(target.density) is not None
     pairs = options.get("integrate") is None and not tree and bool(described.lines(names))
-    if pairs:  # counts that move in pairs are a part of a target's space
+    if pairs:  # `target` moves each site alone; another one can move pairs of counts, too
         exact = {**more, "differences": "exact"}
         target = target_for(described, names, exact, constrained=True, equations=True)
     clusters = not (tree or pairs) and clusters_suit(cast(ModelDensity, target.density))

@@ -56,7 +56,7 @@ class WholeModel(DrawsAhead, CompoundStep):
         steps: list[Any] = []
         summed: list[str] = []
         moved = [*self.by_nuts]
-        slots = [0]  # of NUTS
+        slots = [0]  # the first one is that of NUTS
         instead = None
         for n, m in enumerate(self.methods, int(bool(self.by_nuts))):
             if isinstance(m, NutsInJax):

@@ -60,7 +60,7 @@ class Analysis[T](ABC):
 
     def blame(self, node: Apply) -> None:
         """Record that a node is the reason why no better value of its outputs is known."""
-        # what PyTensor says of a wrapped function is the address of the function
+        # PyTensor's name of an Op that wraps a function of JAX is the memory address of that function
         name = type(node.op).__name__ if isinstance(node.op, JAXOp) else str(node.op)
         self._causes.update(dict.fromkeys(node.outputs, name))
 

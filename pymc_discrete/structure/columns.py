@@ -26,7 +26,7 @@ from pymc_discrete.structure.logp_graph import LogpGraph
 Update = Callable
 
 
-LARGEST_FACTOR = 1e8  # the largest magnitude of a constant in a map that may be updated
+LARGEST_FACTOR = 1e8  # a linear map with a larger constant is not updated, since rounding errors would grow
 
 
 def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:

@@ -110,7 +110,7 @@ class Selections(NamedTuple):
         return node.op.make_node(*inputs).outputs[0]
 
     def _of_selection(self, node: Apply, index: list) -> Variable | None:
-        """An element of rows `x[i, j]`, where i and j are arrays of any shape."""
+        """Write `x[i, j][index]` as `x[i[index], j[index]]`, for i and j of any shape; None if impossible."""
         x, *_ = node.inputs
         arrays = indices_from_subtensor(node.inputs[1:], node.op.idx_list)
         if not all(is_integers(i) for i in arrays):

@@ -134,7 +134,7 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
     NeedsValues
         Where the shape of a part may depend on the values of numbers.
     """
-    outputs = rebuild(outputs, {}, known_size)  # sizes are no numbers: a program must know them
+    outputs = rebuild(outputs, {}, known_size)  # sizes stay constants, which a program must know
     alone = OfNumbers()
     parts = [o for o in outputs if alone.of(o) is True]
     for node in toposort(outputs):

@@ -389,7 +389,7 @@ class Stacked:
         vectors = Vectors(block | dict(others))
         self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]
         stack = Stack(vectors.stack)
-        stacks: dict[int, Variable] = {}  # by the number of the first part of each
+        stacks: dict[int, Variable] = {}  # {number of the first of the terms that are stacked: their stack}
         names_of: dict[int, list[str]] = {}
         dropped: set[int] = set()
         for first, *rest in alike:
@@ -466,7 +466,7 @@ def variables_to_unite(
     by_root: dict[Variable, list[Variable]] = {}
     for v in values:
         by_root.setdefault(root(v) if v in candidates else v, []).append(v)
-    groups: dict[Variable, list[Variable]] = {}  # by their first variable
+    groups: dict[Variable, list[Variable]] = {}  # {first variable of a group: its variables}
     for v in values:
         group = by_root[root(v) if v in candidates else v]
         group = group if len(group) >= FEWEST_STACKED else [v]

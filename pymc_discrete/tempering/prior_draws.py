@@ -181,7 +181,7 @@ class PriorDraws:
         except NotImplementedError as error:
             if len(names) == 1:
                 raise CannotDraw(f"JAX has no draws of the prior of {str(rvs[0].name)!r}") from error
-            for name in self._names:  # which of them it is
+            for name in self._names:  # the one that JAX cannot draw raises the error with its name
                 PriorDraws(model, [name])
             raise CannotDraw(f"JAX has no draws of the prior: {error}") from error
 

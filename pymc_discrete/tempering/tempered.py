@@ -68,7 +68,7 @@ def tempered(model: pm.Model) -> pm.Model:
     beta = model_free_rv(flat, flat.type(name=BETA), None, BETA)
     seen: Counter[str] = Counter()
     potentials = []
-    for name, term in likelihood:  # a check of parameters has the name of the term that it guards
+    for name, term in likelihood:  # names repeat: a check of parameters has the name of its term
         seen[name] += 1
         number = f", {seen[name]}" if seen[name] > 1 else ""
         potentials.append(model_potential(beta * term, f"{name} (tempered{number})"))

@@ -32,7 +32,7 @@ FIXED_SUM = (
     "pm.DirichletMultinomial is the same model without them."
 )
 FIXED_SUMS_PAGE = "See 'When it mixes poorly' in docs/fixed_sums.md."
-# what to do about a tie of series of some names, of two values each or not, as a sentence
+# (names of series that are tied, whether each has two values) -> a sentence that says what to do
 Advice = Callable[[Sequence[str], bool], str]
 
 
@@ -404,7 +404,7 @@ def in_equations(model: pm.Model) -> set[str]:
     """Discrete variables that are tied by linear equations, which the model says itself."""
     try:
         equations = equations_of(model, [str(v.name) for v in model.discrete_value_vars])
-    except ValueError:  # one that no step moves along; it is sampled as any other term
+    except ValueError:  # no step can keep one of these equations; it is sampled as any other term
         return set()
     return {name for e in equations for name in e.coefficients}
 

@@ -16,14 +16,17 @@ from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-CONTEXTS = 32  # how many states of the other unknowns are compared, at least
-EACH = 16  # and for each value of a site
-LARGEST_WORK = 2**33  # most operations that are spent on that, a few seconds
+# The conditionals of a site are compared at this many random states of the other unknowns, or, if that is
+# more, at EACH states for each value that a site may have (of CONTEXTS values at most).
+CONTEXTS, EACH = 32, 16
+LARGEST_WORK = 2**33  # most operations that are spent on this comparison, a few seconds
 # how far variables outside of the block are moved, in units of their size
 DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
-ROUNDS = 32  # largest number of passes, in each of which the sites that are known to be certain stay fixed
+# Largest number of passes. In each, the sites found certain so far keep their values while others are moved
+# at random, so that more sites may turn out to be certain.
+ROUNDS = 32
 MOST_MOVED_ALONE = 64  # with more elements outside of the block, they are moved a variable at a time
-BESIDE = 64  # so many values to either side of that of a site with a window are looked at
+BESIDE = 64  # how many values below and above the current one are looked at, of a site with a window
 
 
 class Conditionals(NamedTuple):
@@ -110,7 +113,7 @@ def same_everywhere(
         y = np.where(moved, values[rows, k], first)
         point = elsewhere(points[n % len(points)], of.outside, DISTANCES[n % len(DISTANCES)], rng)
         lp, differences = (np.asarray(a, float) for a in of.at(point)[1].logdensity_and_differences(y))
-        # at an impossible state a difference of 0 may be that of two impossible values
+        # at an impossible state a difference of 0 says nothing: both values may be impossible
         says = (differences != 0) | (lp > -np.inf)
         still = ~moved[:, None] & other & says
         low[still] = np.minimum(low[still], differences[still])

@@ -22,7 +22,7 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
 MOST_JOINT_MOVES = 2**14  # most moves of sites that change together which are evaluated
-LARGEST_PRIOR_SUPPORT = 64  # most values of a site for which its prior is looked at
+LARGEST_PRIOR_SUPPORT = 64  # the prior of a site is computed if it has at most this many values
 
 
 class Leaving(NamedTuple):

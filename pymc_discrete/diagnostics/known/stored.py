@@ -85,7 +85,7 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
 
 
 def _group(groups: Groups, group: str, name: str, chains: int | None = None) -> np.ndarray | None:
-    """A variable of a group; None if it is not there, or has not so many chains."""
+    """A variable of a group; None if it is not there, or has another number of chains."""
     if group not in groups or name not in groups[group].data_vars:
         return None
     data = groups[group][name].data

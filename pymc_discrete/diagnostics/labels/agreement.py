@@ -67,7 +67,8 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
         return None
     lp = np.broadcast_to(lp[:, ::every], x.shape[:2])
     ordered = same.reshape(lp.shape)
-    # without the means of both sets, by which draws would count as few where chains seldom go between these
+    # The mean of each of the two sets is subtracted. Otherwise a chain that seldom goes from one set to the
+    # other would have few effective draws.
     share = effective_share(lp - np.where(ordered, lp[ordered].mean(), lp[~ordered].mean()))
     if not as_probable(lp[ordered], lp[~ordered], share):
         return None
@@ -124,7 +125,7 @@ def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:
 
 
 def thinned(variables: list[np.ndarray], most: int = DRAWS) -> np.ndarray:
-    """(chains, n, m), at most so many draws of at most `SITES` sites of variables (chains, draws, ...)."""
+    """(chains, n, m), at most `most` draws of at most `SITES` sites of variables (chains, draws, ...)."""
     draws = variables[0].shape[1]
     sizes = [int(np.prod(a.shape[2:], dtype=int)) for a in variables]
     parts = []

@@ -8,7 +8,7 @@ import numpy as np
 from pymc_discrete.diagnostics.thresholds import FEWEST_EFFECTIVE
 from pymc_discrete.diagnostics.verdicts import effective_per_chain, slow
 
-COMPARED = 200  # so many elements of what may belong to labels are compared between chains
+COMPARED = 200  # up to this many elements of a variable that may belong to labels are compared between chains
 
 
 def components_in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:

@@ -38,7 +38,7 @@ def matched(draws: np.ndarray, reference: np.ndarray, K: int) -> tuple[np.ndarra
         cells = (np.arange(rows.stop - rows.start)[:, None] * K + draws[rows]) * K + reference
         size = (rows.stop - rows.start) * K**2
         tables[rows] = np.bincount(cells.reshape(-1), minlength=size).reshape(-1, K, K)
-    # All numbers are whole, and less than 1 in all is added: it decides among ties only.
+    # `tables` holds whole numbers. What is added is less than 1 in all: in a tie labels stay as they are.
     return assigned(tables + np.eye(K) / (K + 1))
 
 

@@ -10,9 +10,9 @@ from pymc_discrete.runtime.checks import check_choice
 
 LOSSES = ("VI", "Binder")
 PARTITION_CANDIDATES = 50  # evenly spaced draws among which the search begins
-STARTS = 3  # the best of them from which sites are moved
+STARTS = 3  # how many of the best of them are then improved by moves of single sites
 LARGEST_CLUSTER_TABLE = 2**30  # bytes that the table of the clusters of all draws may take
-ROUNDING = 1e-12  # a change of the loss of this size is none
+ROUNDING = 1e-12  # a smaller change of the loss counts as none
 
 
 def partition(idata: DataTree, z: str, loss: str = "VI") -> xarray.DataArray:
@@ -186,7 +186,7 @@ class Pairs:
         n = len(share)
         self.pairs = max(n * (n - 1), 2)
         self.apart = (share.sum() - n) / self.pairs  # the loss if every site is alone
-        self.cost = 1 - 2 * share  # of being together, less that of being apart
+        self.cost = 1 - 2 * share  # the loss if a pair is together, less that if it is apart
         np.fill_diagonal(self.cost, 0)
 
     def expected(self, one: np.ndarray) -> float:

@@ -25,7 +25,7 @@ _log = logging.getLogger("pymc.discrete")
 
 METHODS = ("ecr", "stephens", "pivot")
 PER_DRAW = ("posterior", "posterior_predictive", "predictions", "log_likelihood")  # groups to be permuted
-TOLERANCE = 1e-3  # by which probabilities of float32 may sum to something else than 1
+TOLERANCE = 1e-3  # how far the sum of probabilities, which may be float32, may be from 1
 
 
 def relabel(
@@ -131,7 +131,8 @@ def relabel(
     else:
         reference = by_agreement(draws, K) if method == "ecr" else labels_of_likeliest_draw(idata, z, draws)
         to_new = matched(draws, reference, K)[0]
-        # Matched again, as ties are decided for the labels that draws have where these are the reference's.
+        # In a tie a draw keeps its labels. So the reference gets the labels that most draws have, and draws
+        # are matched with it again.
         to_new = matched(draws, as_most_draws(to_new)[reference], K)[0]
     if parameter is None:
         to_new = as_most_draws(to_new)[to_new]

@@ -119,7 +119,7 @@ def present(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def in_parts(rows: int, x: np.ndarray) -> list[slice]:
-    """Slices of `rows` rows, each of as many draws as a site of the batch x, that are read together."""
+    """Slices that split `rows` rows, each as long as the draws of a site of x, to limit memory."""
     size = max(DRAWS_OF_BATCH // (x.shape[1] * x.shape[2]), 1)
     return [slice(i, i + size) for i in range(0, rows, size)]
 

@@ -109,7 +109,7 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            # what sites change together is looked up by site
+            # A move of several sites finds the entry of each by its index, so that each must have one.
             padded = pad or v.constraint is not None or v.lines is not None
             by_variable[n] = SiteElements.build(
                 owner[of_variable], element[of_variable], start, v.size, padded
@@ -234,7 +234,7 @@ def difference(then, now):
     -inf where `then` is impossible and `now` is not, 0 where both are.
     """
     then = jnp.where(jnp.isnan(then), -jnp.inf, then)
-    # what is finite stays a difference, whose derivatives are asked for where `then` and `now` are equal, too
+    # Equal finite values are subtracted too, and not replaced by 0: their derivatives may be asked for.
     change = jnp.where((then == now) & jnp.isinf(now), 0.0, then - now)
     return jnp.where(jnp.isneginf(then), jnp.where(jnp.isneginf(now), 0.0, -jnp.inf), change)
 

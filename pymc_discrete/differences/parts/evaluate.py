@@ -178,7 +178,7 @@ class Reader:
             return take(self.arrays[var], index, self.positions)[..., None]
         node = var.owner
         rule = self.dependence.rule(node)
-        assert rule is not None  # only sparse tensors are read
+        assert rule is not None  # tensors of Ops without a rule are not read element by element
         if isinstance(rule, Entries):
             return self._of_entries(rule, var, index)
         values = []
@@ -280,7 +280,7 @@ class Reader:
         return value if f.shape[1] > 1 else value.reshape(jnp.shape(value))
 
     def _site(self, var: Variable, index: np.ndarray):
-        """Elements of one of the block's variables: the candidates of sites that move, else their values."""
+        """Elements of one of the block's variables: candidate values of sites that move, else the values."""
         values = take(self.arrays[var], index, self.positions)[..., None]
         if self.moves is None:
             return values

@@ -164,7 +164,7 @@ class Pointwise(TermElements):
         total = 0.0
         for node in reversed(nodes):
             rule = self.dependence.rule(node)
-            assert rule is not None  # no element of a dense tensor is evaluated in place
+            assert rule is not None  # an Op without a rule makes terms that no `Group` holds
             read_of_outputs = [entries_of(rule, n, read[o]) for n, o in enumerate(node.outputs) if o in read]
             elements = np.unique(np.concatenate(read_of_outputs))
             each = of_scalar_op(node)

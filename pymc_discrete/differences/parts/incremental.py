@@ -142,13 +142,13 @@ class Incremental(Part):
 
     @cached_property
     def _inputs(self) -> list[Variable]:
-        """The variables that the rest reads besides the frontier."""
+        """The variables besides the frontier that the term is computed from."""
         return context_inputs([self.total], self.tensors)
 
     def _input_values(self, arrays: dict[Variable, Any]) -> list[Any]:
         return [arrays[i].reshape(self.graph.shape(i)) for i in self._inputs]
 
-    # ------------------------------------------------------------ the rest
+    # ------------------------------------------------------------ from the frontier to the term
     @cached_property
     def _total(self):
         return jaxify([*self.tensors, *self._inputs], [self.total])
@@ -195,7 +195,7 @@ class Incremental(Part):
         return difference(in_batches(after_moves, v.size, batch), now)
 
     def _rest_at(self, state: BlockState, at: Any) -> tuple[Callable, Any]:
-        """The rest as a function of changed frontiers, and its value at the current one.
+        """The term as a function of changed frontiers, and its value at the current one.
 
         The function takes a list with an array (r, C, *shape) for every tensor of the frontier, None for one
         that does not change, and returns (r, C) nats. Both values are up to the same constant.
@@ -226,7 +226,7 @@ class Incremental(Part):
         return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
 
     def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
-        """(r, C) nats, as `joint_differences`, for so many rows as fit into memory at once."""
+        """(r, C) nats, as `joint_differences`, for a batch of rows that fits into memory."""
         after, now = self._rest_at(state, at)
         changed = [
             self._changed_jointly(f, n, state, moves) if n in f.elements else None for f in self.frontier

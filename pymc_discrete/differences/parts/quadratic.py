@@ -69,7 +69,10 @@ class Quadratic(Incremental):
         return jaxify([self._u, *self._inputs], self._derivatives[1:])
 
     def _columns(self, n: int, arrays: dict[Variable, Any]):
-        """(sites, |u|), the column of the map for each site's element of the source."""
+        """(sites, |u|), the column of the linear map's matrix for each site of variable n.
+
+        It is how the map's output u changes if the element of its input that the site changes grows by 1.
+        """
         f = self.frontier[0]
         columns = f.update.columns(self._operands(f, arrays))
         index = f.elements[n].index[:, 0]

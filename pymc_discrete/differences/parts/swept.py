@@ -114,7 +114,7 @@ def gain(tableau: Tableau, gates, prior: GatedPrior):
     for j in range(gates.shape[0]):
         active, one = gates[j] != 0, prior.of(j)
         diagonal, column = prior_shares(gates[j], one)
-        # what the data say has a precision of at least 0, but for rounding
+        # the precision that the data add is at least 0, except for rounding
         d, t = diagonal + jnp.maximum(tableau.matrix[j, j], 0.0), column + tableau.column[j]
         safe, d = jnp.where(active, gates[j], 1.0), jnp.where(active, d, 1.0)
         data = 0.5 * (t**2 / d - jnp.log(d * safe**2))
@@ -207,7 +207,7 @@ class Swept(Part):
         return self._made_anew(context.tableau, self._gates(state), context, True)
 
     def _made_anew(self, tableau: Tableau, gates, context: SweptContext, really) -> Tableau:
-        """The tableau swept on the coefficients whose gates (p,) are not 0, or the one given if not `really`.
+        """The tableau swept on all coefficients with a gate (p,) other than 0; `tableau` if not `really`.
 
         XLA copies nothing that a loop without iterations carries, as it would at a condition.
         """
@@ -232,7 +232,7 @@ class Swept(Part):
             return at
         now, then = self._gates(before), self._gates(after)
         index = jnp.asarray(self.elements[n].index)[site[0]]
-        # what pads the coefficients of a site, and those that the move leaves as they are, count as inactive
+        # padding and coefficients with a gate that the move does not change stay as they are
         moves = jnp.asarray(self.elements[n].mask)[site[0]] & (now[index] != then[index])
         for j in range(index.shape[0]):
             k = index[j]
@@ -261,7 +261,7 @@ class Swept(Part):
         of_mean = (of_mean - jnp.where(on, 0.0, at.column[index])) / jnp.sqrt(scale)
         of_variance = jnp.where(on, of_variance - 1, (row[:, index].diagonal() + of_variance - own) / scale)
         errors = jnp.abs(jnp.concatenate([of_mean, of_variance]))
-        return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # nan is wrong
+        return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # true if an error is nan
 
     def _gates(self, state: BlockState):
         """(p,) float"""

@@ -329,7 +329,7 @@ class Tables(Part):
     ):
         # No table joins two sites of one set (see `Plan`), so that the changes of all sites add up.
         (start, v), sites = self.space.blocks[n], moves.each
-        # Of many moves the weights of all sites are added up once, and not again for each move of a site.
+        # With more moves than sites, the weights of each site are computed once, for all of its moves.
         many = len(sites) > v.size
         weights = self._log_weights(n, state.x, self.context_of(n, context, None if many else sites))
         row = (sites if many else np.arange(len(sites)))[:, None]
@@ -341,7 +341,7 @@ class Tables(Part):
         return self._log_weights(n, state.x, context, inside)
 
     def _log_weights(self, n: int, x, context: SiteTables, without=None):
-        """As `log_weights`, or None where there is no unary table and every pair is left out."""
+        """As `log_weights`; None if there is no table of single sites and `without` leaves out every pair."""
         total = context.unary
         for pair, side, positions, table in context.pairs:
             if isinstance(without, np.ndarray) and without[side.across].all():

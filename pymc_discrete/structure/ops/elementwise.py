@@ -226,7 +226,7 @@ def bounds_of_disjunction(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def bounds_of_bits(node: Apply, inputs: list[Interval]) -> Interval:
-    """Of all integers of as many bits as those within the inputs have, and a sign if any has."""
+    """Of all integers with the bits of the largest input, negative ones too if an input may be negative."""
     largest = max(end if end >= 0 else -end - 1 for bounds in inputs for end in bounds)
     top = float(2 ** int(largest).bit_length() - 1) if math.isfinite(largest) else math.inf
     return (0.0 if all(low >= 0 for low, _ in inputs) else -top - 1), top
@@ -263,7 +263,7 @@ def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph)
     outcomes = outcome(op, inputs, graph)
     if outcomes is None:
         return {}
-    # any other element in its place has the same bounds, and so the same outcome; not so of a constant
+    # The outcome follows from bounds, which all elements of a variable share, but not those of a constant.
     return {j: ~np.isnan(outcomes) for j, i in enumerate(inputs) if not isinstance(i, Constant)}
 
 
@@ -298,7 +298,7 @@ def unread_beside(decides: int, inputs: list[Variable], graph: LogpGraph) -> Whe
         others = [known[k] == decides for k in known if k != j]
         if others and is_whole(without_casts(i)):
             found[j] = functools.reduce(np.logical_or, others)
-            if j in known:  # of several that decide, all are read: none of them depends on a site there
+            if j in known:  # inputs that decide are read
                 found[j] = found[j] & (known[j] != decides)
     return found
 
@@ -325,7 +325,8 @@ def outcome(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> np.ndarra
     if not all(isinstance(i, Constant) or is_whole(without_casts(i)) for i in inputs):
         return None
     ends = [graph.bounds.of(i) if (value := constant(i)) is None else (value, value) for i in inputs]
-    # a larger integer may have been rounded, and decides nothing: comparisons with nan do not hold
+    # Integers from 2^53 on may have been rounded. They become nan, with which no comparison is true, so that
+    # they decide nothing.
     known = [[np.where(np.abs(np.asarray(e, float)) < 2**53, e, np.nan) for e in pair] for pair in ends]
     (low, high), (low_of_other, high_of_other) = known[::-1] if isinstance(op, GT | GE) else known
     if isinstance(op, LT | GT):
@@ -385,7 +386,7 @@ def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
     return moving[0] if all(graph.size(i) == 1 for i in node.inputs if i is not moving[0]) else None
 
 
-# ---------------------------------------------------------------- simpler forms
+# ---------------------------------------------------------------- simpler forms of a node
 def of_booleans(function: Callable[..., Variable]) -> Callable[[Apply, list[Variable]], Variable | None]:
     """The simpler form of a sum or a product of booleans, of which JAX would compute with integers."""
 
@@ -454,7 +455,7 @@ def constant_of(var: Variable) -> bool | None:
     return bool(var.data.flat[0])
 
 
-# ---------------------------------------------------------------- the table
+# ---------------------------------------------------------------- the rules of each scalar function
 COMPARISON = ScalarRules(unread=unread_where_decided, selects=True)
 
 SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {

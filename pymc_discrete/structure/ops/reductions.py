@@ -140,7 +140,8 @@ def product_of(bounds: Interval, n: float) -> Interval:
     low, high = bounds
     if n == math.inf:
         return hull((1.0, 1.0), (low, high), product(bounds, bounds), powers(bounds, (0.0, n)))
-    # it is extreme where all are at an end, or but one; and 0 where one is
+    # The product is extreme where all factors are at the same end of their interval, or all but one, which is
+    # at the other end. It may be 0 if a factor may be.
     corners = [
         times(raised(low, k), raised(high, n - k)) for k in {0.0, 1.0, n - 1.0, float(n)} if 0 <= k <= n
     ]

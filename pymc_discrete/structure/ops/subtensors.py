@@ -40,12 +40,12 @@ def with_slices_between(dimensions: list[int]) -> bool:
     return bool(dimensions) and dimensions != list(range(dimensions[0], dimensions[-1] + 1))
 
 
-# ---------------------------------------------------------------- reading: bounds, degree, rounding
+# ---------------------------------------------------------------- x[index]: bounds, degree, rounding
 for _op in (AdvancedSubtensor, Subtensor):
     rearranges(_op)
 
 
-# ---------------------------------------------------------------- reading: what is read
+# ---------------------------------------------------------------- x[index]: which elements are read
 @elements_of.register(AdvancedSubtensor)
 @elements_of.register(Subtensor)
 def _(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> Elements | None:
@@ -229,7 +229,7 @@ def one_of(group: Any, place: Any) -> Any:
     ]
 
 
-# ---------------------------------------------------------------- reading: the same for many
+# ---------------------------------------------------------------- x[index]: vectorised over a new axis
 @with_axis.register(AdvancedSubtensor)
 @with_axis.register(Subtensor)
 def _(
@@ -312,7 +312,7 @@ def with_first_axis(index: Variable, is_stack: bool, wide: int) -> Variable:
     return index.dimshuffle(0, *["x"] * (wide - ndim), *range(1, 1 + ndim))
 
 
-# ---------------------------------------------------------------- writing
+# ---------------------------------------------------------------- x[index].set and x[index].inc
 for _op in (AdvancedIncSubtensor, IncSubtensor):
     degree_after.register(_op)(rearranged_degree(2))
     error_after.register(_op)(rearranged_error)
