@@ -116,8 +116,8 @@ def many_joined():
 
 
 def dear():
-    z = pm.DiscreteUniform("z", 0, 299, shape=2)
-    pm.Normal("y", pm.Normal("mu") * abs(z[0] - z[1]), 1, observed=0.3)
+    z = pm.DiscreteUniform("z", 0, 59, shape=3)
+    pm.Normal("y", pm.Normal("mu") * abs(z[0] - z[1]) + z[2], 1, observed=0.3)
 
 
 def vectors():
