@@ -171,7 +171,9 @@ def sample(
         prior, to 1, the posterior, which exchange them (non-reversible parallel tempering, Syed et al. 2022).
         {"replicas": n} says how many; by default they are chosen while tuning, 64 at most. The draws are
         those at 1. The group ``tempering`` of the result has the schedule, the rejection rates, round trips
-        and the log evidence, which comes with it.
+        and the log evidence, which comes with it. Discrete variables are summed out along the way where all
+        can be and that is cheap, unless `collapse` is False or a step names them; ``lp`` is then the log
+        density without them.
     **options
         None are accepted: for an argument that only `pm.sample` has, the error says what to do instead.
 
