@@ -1078,6 +1078,7 @@ NOT_RUN = {
     ),
     "it tells what is done, in the log or in a plot": (
         "are not kept, which would take",
+        "Summed out at every inverse temperature",
         "draws of it say more, which var_names= keeps",
         "were not kept, since that is large",
         "Computing log_likelihood=",
