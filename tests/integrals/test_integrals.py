@@ -141,7 +141,9 @@ def error_after_many_moves():
     carried, sites = target.carried(x), np.random.default_rng(1).integers(10, size=60)
     for site in [*sites, *sites[::-1]]:
         carried, x = move(site, x, carried), np.where(np.arange(10) == site, 1 - x, x)
-    rows_of = interpreted(jax.vmap(lambda site, x, carried: target.row(0, site, x, carried)[0], (0, None, None)))
+    rows_of = interpreted(
+        jax.vmap(lambda site, x, carried: target.row(0, site, x, carried)[0], (0, None, None))
+    )
     rows = rows_of(np.arange(10), x, carried)
     return np.abs(rows - np.asarray(target.differences(x))).max()
 
