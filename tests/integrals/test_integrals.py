@@ -157,7 +157,7 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
 
 @pytest.mark.slow
 def test_a_kernel_of_paths_leaves_the_target_as_it_is():
-    """It reads all differences at the states of a path. BlockGibbs reads rows of them: its draws are below."""
+    """It reads all differences at the states of a path; draws of BlockGibbs, which reads rows, are below."""
     _, _, target, _, _ = prepared("gated")
     ranges = [range(a, b + 1) for a, b in zip(target.space.lower, target.space.upper, strict=True)]
     check_kernel(enumerate_target(target, ranges), *path_auxiliary(path_length=2, recompute=True))
