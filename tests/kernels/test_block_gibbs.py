@@ -128,6 +128,7 @@ def test_sweep_is_reversible_and_irreducible(build, form):
 # function, and of colours of unequal sizes, is compared with differences below.
 COMPILED = [
     (mixed, "as it is"),
+    (binary, "as it is"),
     (far, "as it is"),
     (quadratic, "as it is"),
     (uneven, "loop of colours"),
