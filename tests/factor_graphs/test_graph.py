@@ -138,11 +138,11 @@ def run(graph, semiring, **options):
     return interpreted(lambda graph: max_product.run(graph, semiring, **options))(graph)
 
 
-RANDOM = range(8)
+RANDOM = (1, 3)  # which have factors of every kind
 
 
 @pytest.mark.parametrize("seed", RANDOM)
-@pytest.mark.by_default("7")
+@pytest.mark.by_default("3")
 def test_random_trees_are_exact(seed):
     check_exact(random_tree(np.random.default_rng(seed))[0])
 

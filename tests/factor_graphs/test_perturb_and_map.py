@@ -143,11 +143,9 @@ def step(**options):
 QUIET = {"progressbar": False, "random_seed": 1, "compute_convergence_checks": False}
 
 
-@pytest.mark.parametrize("build", [ising, hidden_markov], ids=lambda build: build.__name__)
-@pytest.mark.by_default("ising")
-def test_in_pm_sample(build):
+def test_in_pm_sample():
     with pm.Model() as model:
-        build()
+        ising()
         idata = pm.sample(20, tune=20, chains=2, cores=1, step=step(), **QUIET, **FAST)
     name = model.discrete_value_vars[0].name
     assert set(np.unique(idata.sample_stats["discrete_approximate"])) == {1.0}
@@ -155,11 +153,9 @@ def test_in_pm_sample(build):
     assert idata.posterior[name].std(("chain", "draw")).mean() > 0.1
 
 
-@pytest.mark.parametrize("build", [ising, hidden_markov], ids=lambda build: build.__name__)
-@pytest.mark.by_default("ising")
-def test_in_pmd_sample(build):
+def test_in_pmd_sample():
     with pm.Model():
-        build()
+        ising()
         idata = pmd.sample(20, tune=20, chains=2, step=step(), progressbar=False, random_seed=1)
     assert set(np.unique(idata.sample_stats["discrete_approximate"])) == {1.0}
 

@@ -9,7 +9,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.kernels import discrete_langevin
-from tests.models import SMALL, binary, bounded, categorical, mixed, wide, windowed
+from tests.models import SMALL, binary, bounded, categorical, mixed, wide
 from tests.tools.enumeration import check_matrix, check_runs, enumerate_target, run_steps, small
 from tests.tools.interpreted import interpreted
 from tests.tools.transition_matrices import langevin_matrix
@@ -54,13 +54,12 @@ def test_categories_are_nominal_and_counts_are_not():
 
 
 # The matrices above are of every combination. Of what is compiled both proposals of sites of every kind, and
-# one of two values alone, of bounds and of windows; differences, step sizes and balancings come in turn.
+# one of two values alone and of bounds; differences, step sizes and balancings come in turn.
 CHOSEN = [
     (mixed, "exact", "dlp", 1.0, "sqrt", True),
     (mixed, "exact", "dlmc", 0.2, "barker", True),
     (binary, "gradient", "dlmc", 1.0, "barker", False),
     (bounded, "gradient", "dlp", 6.0, "max", True),
-    (windowed, "exact", "dlmc", 6.0, "min", False),
 ]
 
 

@@ -60,11 +60,10 @@ def test_matrix(build, how, recompute, backtrack):
 
 
 # Every way of making paths on sites of every kind; two values alone, which are drawn in a way of their own;
-# windows alone; and bounds with estimates. The matrices above are of every combination.
+# and windows alone, with estimates. The matrices above are of every combination.
 CHOSEN = [
     (binary, "exact", False, True, 3, "sqrt"),
     (mixed, "exact", False, True, 2, "max"),
-    (bounded, "gradient", False, False, 2, "min"),
     (mixed, "exact", False, False, 2, "sqrt"),
     (windowed, "gradient", True, True, 2, "sqrt"),
     (mixed, "exact", True, False, 2, "barker"),
@@ -152,7 +151,7 @@ def counts():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "recompute", "backtrack", "transitions"),
-    [(lattice, True, False, 4), (lattice, False, True, 30), (counts, False, True, 30)],
+    [(lattice, True, False, 4), (counts, False, True, 30)],
 )
 def test_no_stale_cache(build, recompute, backtrack, transitions):
     with pm.Model() as model:

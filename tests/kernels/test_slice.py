@@ -51,14 +51,12 @@ DENSITIES = {
         lambda x: jnp.logaddexp(jnp.log(0.7) - x[0] ** 2 / 2, jnp.log(0.3) - (x[0] - 20) ** 2 / 2),
         bimodal,
     ),
-    "box": (lambda x: jnp.where(jnp.all((x > 0) & (x < 1)), 0.0, -jnp.inf), lambda r: r.random((N, 3))),
     "cauchy": (lambda x: -jnp.log1p(x[0] ** 2), lambda r: r.standard_cauchy((N, 1))),
-    "laplace": (lambda x: -jnp.abs(x).sum(), lambda r: r.laplace(size=(N, 2))),
     "funnel": (lambda x: -(x[0] ** 2) / 18 - 2 * x[0] - 0.5 * jnp.exp(-x[0]) * (x[1:] @ x[1:]), funnel),
     "stairs": (log_stairs, stairs),
     "small": (lambda x: -0.5 * (x / 1e-8) @ (x / 1e-8), lambda r: 1e-8 * r.normal(size=(N, 2))),
 }
-SCALE = {"small": 1e-8, "stairs": 0.3, "box": 0.5}
+SCALE = {"small": 1e-8, "stairs": 0.3}
 
 
 def sweeper(logdensity):

@@ -177,8 +177,9 @@ def clusters_alone():
     return sweep_kernel(sweeper), {}
 
 
-@pytest.mark.parametrize("build", MODELS)
-@pytest.mark.by_default("fields", "flips", "potts", "ordered", "impossible")
+# pairs of two values that prefer to be equal and to differ, distances, certain bonds, and other sites
+@pytest.mark.parametrize("build", [flips, ordered, impossible, beside])
+@pytest.mark.by_default("flips", "ordered", "impossible")
 def test_compiled_sweeps_do_what_was_enumerated(build):
     check_runs(run_steps(enumerated(build)[0], *clusters_alone(), seed=MODELS.index(build)), matrix_of(build))
 

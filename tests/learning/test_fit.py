@@ -1,9 +1,6 @@
 """Learning as a whole: tuned kernels, averages, evaluations, and fits that are interrupted."""
 
 import importlib
-import os
-import signal
-import time
 from types import SimpleNamespace
 
 import jax
@@ -15,7 +12,6 @@ import pytest
 from pymc_discrete import learning
 from pymc_discrete.engine.storage import CheckpointError
 from pymc_discrete.kernels import discrete_langevin, path_auxiliary
-from tests.tools.processes import start_python
 
 fit_module = importlib.import_module("pymc_discrete.learning.fit")  # `learning.fit` is the function
 MODEL = learning.Ising(6)
@@ -104,6 +100,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
         return float(jnp.abs(params["bias"]).sum())
 
     options = {"ema": 0.9, "evaluate": evaluate, "evaluate_every": 5, "checkpoint": tmp_path / "fit.npz"}
+    options["sampler"] = learning.ReplayBuffer(*path_auxiliary(), transitions=2, size=50)
     whole = short(**{**options, "checkpoint": None})
     calls[:] = [1] * 4
     with pytest.raises(KeyboardInterrupt):
@@ -142,52 +139,6 @@ def test_numbers_that_a_program_does_not_show(of):
         return fit_module.checksum_of_fit(SimpleNamespace(iteration=iteration), jnp.ones(2))
 
     assert of_iteration(0.5) == of_iteration(0.5) != of_iteration(0.9)
-
-
-KILLED = """
-import importlib, time
-import numpy as np
-from pymc_discrete import learning
-from pymc_discrete.kernels import path_auxiliary
-
-importlib.import_module("pymc_discrete.learning.fit").CHECKPOINT_SECONDS = 0.0
-def evaluate(params):
-    print("evaluated", flush=True)
-    time.sleep(0.2)
-    return 0.0
-
-data = {{"x": np.random.default_rng(0).integers(0, 2, size=(40, 6))}}
-sampler = learning.ReplayBuffer(*path_auxiliary(), transitions=2, size=50)
-learning.fit(
-    learning.Ising(6), data, sampler=sampler, iterations=40, chains=20, batch=20, evaluate=evaluate,
-    evaluate_every=2, checkpoint={file!r}, progressbar=False,
-)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_fit_goes_on(tmp_path):
-    """kill -9 in the middle of iterations and of writing, then the same call here: the same result."""
-    file = str(tmp_path / "fit.npz")
-    process = start_python(KILLED.format(file=file))
-    lines = [process.stdout.readline() for _ in range(6)]
-    assert lines == ["evaluated\n"] * 6
-    time.sleep(0.1)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    sampler, evaluations = learning.ReplayBuffer(*path_auxiliary(), transitions=2, size=50), []
-
-    def evaluate(params):
-        evaluations.append(params)
-        return 0.0
-
-    options = {"sampler": sampler, "iterations": 40}
-    again = short(**options, evaluate=evaluate, evaluate_every=2, checkpoint=file)
-    assert 0 < len(evaluations) < 20
-    whole = short(**options)
-    same(whole.last, again.last)
-    same(whole.kept.x, again.kept.x)
 
 
 REFUSED = {

@@ -162,7 +162,6 @@ def test_l1_is_on_the_interactions_alone():
 
 
 SAMPLERS = {
-    "pmp": learning.PMP(50),
     "persistent pmp": learning.PersistentPMP(20, correlation=0.5),
     "persistent gwg": learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=5),
     "reset gibbs": learning.ContrastiveDivergence(*block_gibbs(), transitions=3, start="uniform"),
@@ -193,15 +192,13 @@ def test_every_sampler_matches_the_statistics_of_the_data(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pmp", "reset gibbs"])
-def test_hidden_units_raise_the_likelihood(name):
+def test_hidden_units_raise_the_likelihood():
     """An RBM learns two patterns that independent pixels cannot."""
     data = np.array([[1, 1, 0, 0], [0, 0, 1, 1]] * 20)
     model = learning.RBM(4, 2)
-    found = learning.fit(
-        model, {"v": data}, sampler=SAMPLERS[name], optimizer=optax.adam(0.05), iterations=400
-    )
-    x = jax.jit(lambda kept: SAMPLERS[name].draw(jax.random.key(1), model.graph(found.params), kept, 500))(
+    sampler = SAMPLERS["reset gibbs"]
+    found = learning.fit(model, {"v": data}, sampler=sampler, optimizer=optax.adam(0.05), iterations=400)
+    x = jax.jit(lambda kept: sampler.draw(jax.random.key(1), model.graph(found.params), kept, 500))(
         found.kept
     )[0]
     patterns = (np.asarray(x)[:, None, :4] == np.unique(data, axis=0)).all(-1).any(-1)

@@ -3,7 +3,6 @@ discrepancy.
 """
 
 import itertools
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -69,10 +68,10 @@ def transition_matrix():
     return 0.5 * (P + P @ P)
 
 
-@pytest.mark.parametrize("start", ["data", "persistent", "uniform"])
+@pytest.mark.parametrize("start", ["data", "persistent"])
 @pytest.mark.by_default("data")
 def test_contrastive_divergence(start):
-    """The draws are the data, or uniform states, after the kernel's enumerated transition."""
+    """The draws are the data, or first states, after the kernel's enumerated transition."""
     n = 100_000
     sampler = learning.ContrastiveDivergence(*gibbs_with_gradients(), start=start)
     first = P_DATA if start == "data" else np.full(8, 1 / 8)
@@ -97,19 +96,9 @@ def test_chains_begin_at_data_as_often_as_these_weigh():
 
 
 # ---------------------------------------------------------------- the buffer
-@dataclass(frozen=True)
-class Biased(learning.ReplayBuffer):
-    """A buffer with an error: in every iteration a tenth of its chains begins anew, all in one state."""
-
-    def draw(self, key, density, kept, chains, batch=None):
-        x, kept = super().draw(key, density, kept, chains, batch)
-        anew = jax.random.bernoulli(key, 0.1, (self.size, 1))
-        return x, kept._replace(x=jnp.where(anew, 1, kept.x))
-
-
-def p_of_buffer(kind) -> float:
-    """p value of the states in a buffer, after many iterations with a model that does not change."""
-    sampler = kind(*gibbs_with_gradients(), transitions=3, size=4000)
+def test_a_buffer_holds_draws_of_the_model():
+    """After many iterations with a model that does not change."""
+    sampler = learning.ReplayBuffer(*gibbs_with_gradients(), transitions=3, size=4000)
     found = learning.fit(
         MODEL,
         {"x": STATES},
@@ -120,12 +109,7 @@ def p_of_buffer(kind) -> float:
         params=PARAMS,
         progressbar=False,
     )
-    return g_test(np.bincount(np.asarray(found.kept.x) @ [4, 2, 1], minlength=8), softmax(LOGP))
-
-
-def test_a_buffer_holds_draws_of_the_model():
-    assert p_of_buffer(learning.ReplayBuffer) > 1e-4
-    assert p_of_buffer(Biased) < 1e-8
+    assert g_test(np.bincount(np.asarray(found.kept.x) @ [4, 2, 1], minlength=8), softmax(LOGP)) > 1e-4
 
 
 def test_a_buffer_moves_as_many_chains_as_are_asked_for():

@@ -223,11 +223,11 @@ def test_ends_are_roots_and_nothing_is_rejected():
         assert again.all()
 
 
-@pytest.mark.parametrize("name", ["laplace", "quartic", "nearly a box"])
+@pytest.mark.parametrize("name", ["laplace", "quartic"])
 @pytest.mark.by_default("laplace")
 def test_no_log_concave_density_rejects(name):
     """A value that the compiler rounds in two ways once lost the bracket of 1 in 20 quartic roots."""
-    power = {"laplace": 1, "quartic": 4, "nearly a box": 20}[name]
+    power = {"laplace": 1, "quartic": 4}[name]
     run = jax.jit(
         jax.vmap(
             lambda key: differentiable_slice_sample(
@@ -354,17 +354,16 @@ def test_draws_stay_draws(name, five_steps):
     assert stats.kstest(np.asarray(path.x[:, -1, 0]), cdf).pvalue > 1e-3 / len(MIXTURES)
 
 
-@pytest.mark.parametrize("wide", [True, False], ids=["float64", "float32"])
 @pytest.mark.slow
-def test_a_thin_piece_beside_a_wide_one_keeps_its_mass(wide):
-    """Ends that lie near one another are not the same: uniform on (0, 1) and (1.005, 1.015)."""
+def test_a_thin_piece_beside_a_wide_one_keeps_its_mass():
+    """Ends that lie near one another are not the same, in 32 bits: uniform on (0, 1) and (1.005, 1.015)."""
 
     def pieces(height, x):
         return jnp.where(((x[0] > 0) & (x[0] < 1)) | ((x[0] > 1.005) & (x[0] < 1.015)), height, -jnp.inf)
 
     x = 1.01 * np.random.default_rng(0).random((N_CHAINS, 1))
     x = np.where(x < 1, x, x + 0.005)
-    with jax.enable_x64(wide):
+    with jax.enable_x64(False):
         run = jax.jit(jax.vmap(lambda key, x: differentiable_slice_sample(key, pieces, jnp.zeros(()), x, 5)))
         path = run(jax.random.split(KEY, N_CHAINS), jnp.asarray(x, float))
         inside = np.asarray((path.x > 1).sum(axis=(0, 2)))

@@ -89,37 +89,6 @@ def test_no_gradient_where_q_is_the_posterior():
 
 
 @pytest.mark.slow
-def test_bias_of_the_gradient_falls_with_the_length_of_the_chain():
-    """For q = N(0, s^2) and p = N(0, 1) the gradient of KL(q, p) by log s is s^2 - 1, and 1 - 3^-n of it
-    after n steps.
-
-    E[z_n+1^2 | z_n] = (z_n^2 + 2 s^2) / 3 for a uniform draw from a slice of half length sqrt(z_n^2 + 2 s^2
-    e), e ~ Exp(1); the derivative of the first z is left out.
-    """
-    log_s, chains, steps = 0.5, 8_000, 4
-
-    def objectives(log_s, key, z):
-        path = pmd.differentiable_slice_sample(
-            key, lambda log_s, z: -0.5 * z[0] ** 2 * jnp.exp(-2 * log_s), log_s, z, steps
-        )
-        ends = path.x[:, 0]
-        return 0.5 * ends**2 - 0.5 * ends**2 * jnp.exp(
-            -2 * jax.lax.stop_gradient(log_s)
-        )  # Zoltowski et al. 2021, Eq. 14
-
-    key_start, key_steps = jax.random.split(jax.random.key(0))
-    z = np.exp(log_s) * jax.random.normal(key_start, (chains, 1))
-    each = jax.jit(jax.vmap(jax.jacrev(objectives), (None, 0, 0)))(
-        log_s, jax.random.split(key_steps, chains), z
-    )
-    share = np.asarray(each) / (np.exp(2 * log_s) - 1)
-    want = 1 - 3.0 ** -np.arange(1, steps + 1)
-    zs = (share.mean(0) - want) / (share.std(0) / np.sqrt(chains))
-    assert np.abs(zs).max() < 4.5
-    assert (share.mean(0)[0] - 1) / (share.std(0)[0] / np.sqrt(chains)) < -20  # one step is plainly biased
-
-
-@pytest.mark.slow
 def test_draws_and_diagnostics_of_a_normal_beside_the_truth(fitted):
     """q one standard deviation off in one of three coordinates: Fisher divergence 1/3 per coordinate."""
     fit, mean, covariance = fitted
