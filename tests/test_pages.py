@@ -1,4 +1,4 @@
-"""Code of the guides: names in all pages exist, and the models of docs/from_jags.md are those that they stand beside."""
+"""Code in pages: its names exist, and models of docs/from_jags.md are those that they stand beside."""
 
 import ast
 import inspect
@@ -60,7 +60,7 @@ def value_of(node):
 
 
 def wrong_names(page):
-    """Names of the libraries in a page that do not exist, and options that functions of the package do not have."""
+    """Names of the libraries that do not exist, and options that functions of the package do not have."""
     for tree in code_of(page):
         for node in ast.walk(tree):
             try:
@@ -107,8 +107,8 @@ def test_messages_of_the_cheat_sheet_are_those_of_the_package():
 
 # ---------------------------------------------------------------- docs/from_jags.md
 VALUES = {
-    "p": 0.3, "w": np.array([0.2, 0.5, 0.3]), "n": 6, "lam": 1.7, "r": 2.5, "a": 0.5, "b": 2.0, "k": 4, "j": 5,
-    "m": 0.7, "alpha": np.array([1.0, 2.0, 3.0]), "tau": 0.4, "v": 1.6,
+    "p": 0.3, "w": np.array([0.2, 0.5, 0.3]), "n": 6, "lam": 1.7, "r": 2.5, "a": 0.5, "b": 2.0, "k": 4,
+    "j": 5, "m": 0.7, "alpha": np.array([1.0, 2.0, 3.0]), "tau": 0.4, "v": 1.6,
 }  # fmt: skip
 
 
