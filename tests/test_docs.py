@@ -117,10 +117,10 @@ PICTURES = ["coal_mining", "gallery_ising"]
 def preview_of(page, *paragraphs):
     """The head of a page with these paragraphs, as the site has it."""
     document = nodes.section("", *(nodes.paragraph(text=text) for text in paragraphs))
-    app = SimpleNamespace(
-        builder=SimpleNamespace(images={f"docs/images/{n}.png": f"{n}.png" for n in PICTURES})
-    )
-    context = {"title": 'A "title"', "metatags": "<first>"}
+    images = {f"docs/images/{name}.png": ({"index"}, f"{name}.png") for name in PICTURES}
+    titles = {page: nodes.title(text='A "title"')}
+    app = SimpleNamespace(env=SimpleNamespace(images=images, titles=titles))
+    context = {"metatags": "<first>"}
     script("conf").preview(app, page, "page.html", context, document)
     return context["metatags"]
 
