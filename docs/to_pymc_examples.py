@@ -138,7 +138,8 @@ def in_myst(text: str) -> str:
     for key, doi in entries:
         link = re.escape(f"](<https://doi.org/{doi}>)") + "|" + re.escape(f"](https://doi.org/{doi})")
         text = re.sub(rf"\(\[[^\]]*(?:{link})\)", f"{{cite:p}}`{key}`", text)
-        text = re.sub(rf"\[[^\]]*(?:{link})", f"{{cite:t}}`{key}`", text)
+        text = re.sub(rf"\[[^\]]*\d(?:{link})", f"{{cite:t}}`{key}`", text)
+        text = re.sub(rf"\[([^\]]*)(?:{link})", rf"\1 {{cite:p}}`{key}`", text)  # a name without a year
     return re.sub(r"\]\(((?:\.\./)*[\w/.-]+)\.md(#[\w-]+)?\)", on_site, text).strip()
 
 

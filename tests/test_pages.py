@@ -208,6 +208,22 @@ def test_models_beside_those_of_jags_are_sampled(name):
     assert idata.posterior.sizes["draw"] == 5
 
 
+def test_numbers_beside_jags_are_those_of_the_table():
+    text = (ROOT / "benchmarks/results/amd-epyc-2-cores-jags.md").read_text()
+    rows = [
+        [cell.strip(" *") for cell in line.split("|")[1:-1]] for line in text.splitlines() if "| " in line
+    ]
+    head = rows[0]
+    speed, before = head.index("ESS/s"), head.index("s before sampling")
+    for name, (key, _, _) in PAIRS.items():
+        mine = [row for row in rows if row[0] == key]
+        ours = next(row for row in mine if row[1] == "pmd.sample")
+        jags = max((row for row in mine if row[1] != "pmd.sample"), key=lambda row: float(row[speed]))
+        line = re.search(rf"^\| {name} \| (.*) \|$", FROM_JAGS, re.M | re.I).group(1)
+        shown = [float(number.replace(",", "")) for number in line.split("|")]
+        assert shown == [float(row[column]) for column in (speed, before) for row in (ours, jags)]
+
+
 def test_what_stan_sums_out_by_hand():
     """The blocks before the models: the sum that is written in Stan is the density of the model without z."""
     code = re.search(r"^```python\n(.*?)^```", FROM_JAGS, re.M | re.S).group(1)
