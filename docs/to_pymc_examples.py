@@ -140,7 +140,7 @@ def in_myst(text: str) -> str:
         text = re.sub(rf"\(\[[^\]]*(?:{link})\)", f"{{cite:p}}`{key}`", text)
         text = re.sub(rf"\[[^\]]*\d(?:{link})", f"{{cite:t}}`{key}`", text)
         text = re.sub(rf"\[([^\]]*)(?:{link})", rf"\1 {{cite:p}}`{key}`", text)  # a name without a year
-    return re.sub(r"\]\(((?:\.\./)*[\w/.-]+)\.md(#[\w-]+)?\)", on_site, text).strip()
+    return re.sub(r"\]\(([\w/.-]+)\.md(#[\w-]+)?\)", on_site, text).strip()
 
 
 def included(match: re.Match[str]) -> str:

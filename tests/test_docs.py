@@ -1,5 +1,6 @@
 """What pages say of the code is what the code says."""
 
+import ast
 import json
 import re
 import tomllib
@@ -139,6 +140,14 @@ def test_what_is_shown_of_a_page_elsewhere():
     assert len(re.search(r'description" content="(.*?)"', other).group(1)) < 210
 
 
+def statements(cells):
+    """What cells do in their order, what they import, and how they read data."""
+    found = [ast.unparse(node) for cell in cells for node in ast.parse(cell).body]
+    needs = {one for one in found if one.startswith(("import ", "from "))}
+    reads = [one for one in found if ".csv" in one]
+    return [one for one in found if one not in needs and one not in reads], needs, reads
+
+
 @pytest.mark.parametrize("name", script("to_pymc_examples").OFFERED)
 def test_pages_of_the_gallery_in_the_form_of_pymc_examples(name):
     """A valid notebook, with the cells of the page in order, and nothing that holds on this site only."""
@@ -150,13 +159,19 @@ def test_pages_of_the_gallery_in_the_form_of_pymc_examples(name):
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
-    # what a cell does, imports and the reading of data aside
-    there = iter(code)
-    for kind, source in examples.cells_of(page):
-        kept = examples.in_code(source, set(), []) if kind == "code" else ""
-        assert not kept or kept in there, kept
-    for source in code:
-        compile(re.sub(r"^%.*$", "", source, flags=re.M), name, "exec")
+    style = examples.STYLE.split("\n")[1]
+    cells_of_page = [text for kind, text in examples.cells_of(page) if kind == "code"]
+    cells_of_notebook = [re.sub(r"^%.*$", "", cell, flags=re.M).replace(style, "") for cell in code]
+    does, needs, reads = statements(cells_of_page)
+    assert statements(cells_of_notebook)[0] == does
+    assert statements(cells_of_notebook)[1] == needs | ({"import os"} if data else set())
+    assert len(data) == len(reads)
+    places = [
+        [f"os.path.join('..', 'data', '{n}')", f"get_data('{n}')"] for n in map(examples.data_name, data)
+    ]
+    assert len(statements(cells_of_notebook)[2]) == len(places)
+    for found, either in zip(statements(cells_of_notebook)[2], places, strict=True):
+        assert all(place in found for place in either)
     assert not [path for path in data if not (ROOT / "docs/gallery" / path).exists()]
 
     first, last = notebook.cells[0].source, code[-1]
