@@ -5,9 +5,13 @@ gallery are notebooks in Markdown, which are run when the site is built.
 """
 
 import os
+from html import escape
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
 
 project = "pymc-discrete"
 author = "The pymc-discrete developers"
@@ -98,6 +102,34 @@ def leave_out_of_search(app: Any, env: Any) -> None:
             env.metadata[page]["nosearch"] = True
 
 
+LONGEST = 200  # characters of a description that other sites show
+
+
+def preview(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """What is shown of a page where somebody links it: its title, how it begins, and a picture of it."""
+    if doctree is None:  # the search, the index
+        return
+    found = doctree.findall(nodes.paragraph)
+    paragraphs = (p.astext() for p in found if isinstance(p.parent, nodes.section | addnodes.desc_content))
+    text = " ".join(next(paragraphs, package["Summary"]).split())
+    if len(text) > LONGEST:
+        text = text[:LONGEST].rsplit(" ", 1)[0] + " ..."
+    own = f"docs/images/gallery_{page.removeprefix('docs/gallery/')}.png"
+    _, picture = app.env.images[own if own in app.env.images else "docs/images/coal_mining.png"]
+    properties = {
+        "og:type": "website",
+        "og:site_name": html_title,
+        "og:title": app.env.titles[page].astext(),
+        "og:description": text,
+        "og:url": f"{html_baseurl}{page}.html",
+        "og:image": f"{html_baseurl}_images/{picture}",
+        "twitter:card": "summary_large_image",  # others read the same properties
+    }
+    tags = [f'<meta property="{name}" content="{escape(value)}" />' for name, value in properties.items()]
+    context["metatags"] += "\n".join([f'<meta name="description" content="{escape(text)}" />', *tags])
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("env-updated", leave_out_of_search)
+    app.connect("html-page-context", preview)
