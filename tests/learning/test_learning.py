@@ -162,6 +162,7 @@ def test_l1_is_on_the_interactions_alone():
 
 
 SAMPLERS = {
+    "pmp": learning.PMP(50),
     "persistent pmp": learning.PersistentPMP(20, correlation=0.5),
     "persistent gwg": learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=5),
     "reset gibbs": learning.ContrastiveDivergence(*block_gibbs(), transitions=3, start="uniform"),
