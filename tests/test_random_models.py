@@ -14,7 +14,7 @@ from pymc_discrete.structure.ops import subtensors
 from tests.tools.random_checks import LeftOut, check_model
 from tests.tools.random_models import random_model
 
-MODELS, PIECE = 120, 20
+MODELS, PIECE = 60, 10
 # beyond these: a slice up to a sum of another slice; matrix products of no rows (twice)
 FAILED_ONCE = (602, 619, 1018)
 SUMMED = 4  # of so many models the discrete unknowns of one are summed out, too
