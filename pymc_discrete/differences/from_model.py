@@ -190,5 +190,5 @@ def density_of(
     def use(kept: ModelDensity, numbers: dict[str, np.ndarray]) -> ModelDensity | None:
         return kept.for_model(block.point, numbers)
 
-    # Numbers in equations are a part of the space, so that the density cannot be used with others.
+    # Numbers in equations are a part of the space, so that the density is not used again with other numbers.
     return _kept.get(block.model, asked, make, use, with_numbers and not block.equations)

@@ -136,7 +136,7 @@ class SummedBlock(Block):
             new, seen, _, _ = self.drawn(key, t, point, point, state, jnp.zeros(0, int))
             return new, seen
 
-        # Nothing reads them at other inverse temperatures. A replica that comes to the posterior has them
+        # At inverse temperatures below 1 nothing reads these variables. When a replica comes to 1 they are
         # drawn before they are recorded.
         return *jax.lax.cond(point[BETA] == 1.0, drawn, lambda: (dict(point), state)), {}
 

@@ -1,9 +1,9 @@
 """Coefficients that are integrated out: densities and differences against integrals of PyMC's log density."""
 
-import functools
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -11,20 +11,9 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import swept
-from pymc_discrete.kernels import path_auxiliary
-from tests.integrals.models import (
-    MODELS,
-    SWEPT,
-    X,
-    Y,
-    groups,
-    labels,
-    multiples,
-    one_of_several,
-    separate,
-)
+from tests.integrals.models import MODELS, SWEPT, X, Y, gated, groups, labels
+from tests.kernels.test_every_kernel import KERNELS
 from tests.tools.enumeration import check_kernel, enumerate_target
-from tests.tools.interpreted import interpreted
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
@@ -98,35 +87,38 @@ def test_the_log_density_is_the_integral_and_differences_are_alive(name):
     assert np.abs(d[inside & (values != x[:, None])]).min() > 1e-6
 
 
-# several coefficients of a site beside some without a gate, one of several, gates that are numbers, sites of
-# several variables, and no tableau
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "build", [groups, one_of_several, multiples, separate, labels], ids=lambda build: build.__name__
-)
-def test_what_is_carried_along_stays_that_of_the_state(build):
+def test_a_group_as_a_sum_of_singles_is_noticed(monkeypatch):
+    _, _, target, _, states = prepared("groups")
+    monkeypatch.setattr(swept.Tableau, "activated", lambda self, k, gate, prior: self)
+    fresh = prepared("groups")[2]
+    x = states[0]
+    there = np.array([1, *x[1:]])
+    want = float(target.logdensity(there)) - float(target.logdensity(x))
+    assert abs(float(fresh.differences(x)[0, 1]) - want) > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", SWEPT, ids=lambda build: build.__name__)
+def test_a_tableau_that_is_carried_along_stays_that_of_the_state(build):
     """After several moves of sites, one of which returns."""
     _, _, target, _, states = prepared(build.__name__)
-    blocks = target.space.blocks
-
-    # of each variable one program, since what is not traced as a whole would trace its loops at every call
-    @functools.cache
-    def programs(n):
-        of_all = jax.vmap(lambda site, x, carried: target.row(n, site, x, carried)[0], (0, None, None))
-        return interpreted(functools.partial(target.carried_after, n)), interpreted(of_all)
-
-    x, carried = np.array(states[0]), target.carried(states[0])
+    # of each variable one program, since what is not compiled would trace its loops at every call
+    move = jax.jit(target.carried_after, static_argnums=0)
+    row_of = jax.jit(lambda n, site, x, carried: target.row(n, site, x, carried)[0], static_argnums=0)
+    x, carried = jnp.asarray(states[0]), target.carried(states[0])
     r = np.random.default_rng(1)
     for _ in range(8):
-        n = r.integers(len(blocks))
-        start, v = blocks[n]
+        n = r.integers(len(target.space.variables))
+        start, v = target.space.blocks[n]
         site, value = r.integers(v.size), r.integers(v.lower.min(), v.upper.max() + 1)
-        carried = programs(int(n))[0](site, value, x, carried)
-        x[start + site] = value
+        carried = move(int(n), jnp.asarray(site), jnp.asarray(value), x, carried)
+        x = x.at[start + site].set(value)
     want = np.asarray(target.differences(x))
-    for n, (start, v) in enumerate(blocks):
-        rows = programs(n)[1](np.arange(v.size), x, carried)
-        np.testing.assert_allclose(rows, want[start : start + v.size, : v.K], atol=1e-9)
+    for n, (start, v) in enumerate(target.space.blocks):
+        for site in range(v.size):
+            row = np.asarray(row_of(n, jnp.asarray(site), x, carried))
+            np.testing.assert_allclose(row, want[start + site, : v.K], atol=1e-9)
 
 
 def error_after_many_moves():
@@ -136,15 +128,13 @@ def error_after_many_moves():
         g, b = pm.Bernoulli("g", 0.3, shape=10), pm.Normal("b", 0.0, 100.0, shape=10)
         pm.Normal("y", pt.dot(columns, g * b), 0.01, observed=Y)
     target = pmd.target_from_model(model, ["g"], integrate=["b"]).at(model.initial_point())[1]
-    move = interpreted(lambda site, x, carried: target.carried_after(0, site, 1 - x[site], x, carried))
-    x = np.arange(10) % 2
+    move = jax.jit(lambda site, x, carried: target.carried_after(0, site, 1 - x[site], x, carried))
+    x = jnp.asarray(np.arange(10) % 2)
     carried, sites = target.carried(x), np.random.default_rng(1).integers(10, size=60)
     for site in [*sites, *sites[::-1]]:
-        carried, x = move(site, x, carried), np.where(np.arange(10) == site, 1 - x, x)
-    rows_of = interpreted(
-        jax.vmap(lambda site, x, carried: target.row(0, site, x, carried)[0], (0, None, None))
-    )
-    rows = rows_of(np.arange(10), x, carried)
+        carried, x = move(jnp.asarray(site), x, carried), x.at[site].set(1 - x[site])
+    row_of = jax.jit(lambda site: target.row(0, site, x, carried)[0])
+    rows = np.array([row_of(jnp.asarray(n)) for n in range(10)])
     return np.abs(rows - np.asarray(target.differences(x))).max()
 
 
@@ -155,12 +145,29 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
     assert error_after_many_moves() > 1e-4
 
 
+# Gates of two values: kernels that read a row of differences in turn, all of them at the state, and all at
+# every state of a path. The others read what one of these reads. Labels of more values: one of each kind.
+READ_ALIKE = (
+    "gibbs with gradients",
+    "langevin",
+    "langevin in continuous time",
+    "path auxiliary",
+    "tree gibbs, all at once",
+)
+# These need pairs of sites that interact through tables alone, which sites with an integral are not.
+OF_TABLES = ("swendsen-wang", "swendsen-wang, at times")
+ON_TARGETS = [*((name, gated) for name in KERNELS if name not in (*READ_ALIKE, *OF_TABLES))]
+ON_TARGETS += [("block gibbs", labels), ("path auxiliary", labels)]
+
+
 @pytest.mark.slow
-def test_a_kernel_of_paths_leaves_the_target_as_it_is():
-    """It reads all differences at the states of a path; draws of BlockGibbs, which reads rows, are below."""
-    _, _, target, _, _ = prepared("gated")
+@pytest.mark.parametrize(
+    ("name", "build"), ON_TARGETS, ids=[f"{name}-{build.__name__}" for name, build in ON_TARGETS]
+)
+def test_every_kernel_leaves_the_target_as_it_is(name, build):
+    _, _, target, _, _ = prepared(build.__name__)
     ranges = [range(a, b + 1) for a, b in zip(target.space.lower, target.space.upper, strict=True)]
-    check_kernel(enumerate_target(target, ranges), *path_auxiliary(path_length=2, recompute=True))
+    check_kernel(enumerate_target(target, ranges), *KERNELS[name])
 
 
 # ---------------------------------------------------------------- draws
@@ -211,6 +218,33 @@ def test_draws_are_those_of_the_exact_posterior(native):
     for c in range(2):
         last = {k: v[c, -1] for k, v in posterior.items()}
         assert recorded[c] == pytest.approx(float(logp(last)), abs=1e-6)
+
+
+def unknown_scale():
+    with pm.Model() as model:
+        s, w = pm.HalfNormal("s", 2.0), pm.Beta("w", 2, 2)
+        g = pm.Bernoulli("g", w, shape=3)
+        b = pm.Normal("b", 0.0, 1.5, shape=3)
+        pm.Normal("y", pt.dot(X[:, :3], g * b), s, observed=Y)
+    return model
+
+
+@pytest.mark.slow
+def test_draws_agree_with_those_without_integrals():
+    """The scale moves by NUTS, on the density with coefficients integrated out and without."""
+    found = []
+    for options in ({}, {"integrate": ["b"]}):
+        with unknown_scale():
+            step = pmd.BlockGibbs(["g"], **options)
+            found.append(
+                pmd.sample(8000, tune=1000, chains=4, step=step, random_seed=2, **QUIET)["posterior"]
+            )
+    import arviz as az
+
+    for name in ("s", "w", "g", "b"):
+        one, two = (az.summary(f, var_names=[name], round_to="none") for f in found)
+        z = (one["mean"] - two["mean"]) / np.hypot(one["mcse_mean"], two["mcse_mean"])
+        assert np.abs(z).max() < LARGEST_Z
 
 
 # ---------------------------------------------------------------- bad input

@@ -1,8 +1,10 @@
 """What holds for every kernel: it leaves the target as it is, and reaches all of it.
 
-The kernel of a method is here without a line, with the options that it has by default, on targets of every
-kind. Others are compared from every state, in files of their own, with exact transition matrices: of these,
-those are here that make draws of several transitions in a way of their own.
+The kernels of all methods are here, with the options that they have by default. A line is for others.
+
+The exact transition matrices of the papers' kernels are in their own files, beside what the compiled kernels
+do from every state. For kernels that are compared so on every kind of site, one target of three kinds is
+enough here.
 """
 
 import jax
@@ -11,14 +13,27 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse.at_once import sums_at_once
-from pymc_discrete.kernels import block_gibbs, discrete_langevin, swendsen_wang, tree_gibbs
+from pymc_discrete.kernels import (
+    block_gibbs,
+    discrete_langevin,
+    gibbs_with_gradients,
+    path_auxiliary,
+    swendsen_wang,
+    tree_gibbs,
+)
 from pymc_discrete.kernels.kernel import State
 from pymc_discrete.kernels.metropolis import Proposed, metropolis
-from tests.models import SMALL, binary, bounded, categorical, mixed
+from tests.models import SMALL, binary, bounded, categorical, five, mixed
 from tests.tools.enumeration import check_kernel, small
 from tests.tools.methods import others
 
 KERNELS = {
+    "gibbs with gradients": gibbs_with_gradients(),
+    "gibbs with gradients, several": gibbs_with_gradients(2.5),
+    "path auxiliary": path_auxiliary(path_length=2),
+    "path auxiliary, recomputed": path_auxiliary(path_length=2, recompute=True),
+    "langevin": discrete_langevin("dlp", 0.5),
+    "langevin in continuous time": discrete_langevin("dlmc", 0.5),
     "block gibbs": block_gibbs(),
     "tree gibbs": tree_gibbs(),
     "tree gibbs, all at once": tree_gibbs(sums_at_once),
@@ -26,32 +41,41 @@ KERNELS = {
     "swendsen-wang, at times": swendsen_wang(0.4),
 }
 IN_LINES = (
-    pmd.BlockGibbs,
-    pmd.TreeGibbs,
-    pmd.SwendsenWang,
-)
-ELSEWHERE = (
     pmd.GibbsWithGradients,
     pmd.PathAuxiliary,
     pmd.DiscreteLangevin,
+    pmd.BlockGibbs,
+    pmd.TreeGibbs,
+    pmd.SwendsenWang,
     pmd.PerturbAndMaxProduct,  # its draws are biased
 )
-OTHERS = others(*IN_LINES, *ELSEWHERE)
+OTHERS = others(*IN_LINES)
 KERNELS |= {name: step.method_class().kernel() for name, step in OTHERS.items()}
+# names of kernels that tests of their own compare with an enumeration on every kind of site
+ENUMERATED = {
+    "gibbs with gradients",
+    "gibbs with gradients, several",
+    "path auxiliary",
+    "path auxiliary, recomputed",
+    "langevin",
+    "langevin in continuous time",
+    "block gibbs",
+}
 # those of which it draws all sites at once, others it draws as "tree gibbs" does; those with pairs of sites
 OWN = {
-    "block gibbs": (mixed,),
-    "tree gibbs": (mixed, bounded),
-    "tree gibbs, all at once": (bounded,),
-    "swendsen-wang": (categorical,),
-    "swendsen-wang, at times": (categorical,),
+    "tree gibbs, all at once": (binary, bounded),
+    "swendsen-wang": (categorical, five),
+    "swendsen-wang, at times": (five,),
 }
-CASES = [(name, build) for name in KERNELS for build in OWN.get(name, SMALL)]
+CASES = [
+    (name, build) for name in KERNELS for build in OWN.get(name, (mixed,) if name in ENUMERATED else SMALL)
+]
+# With two values a proposal is as probable as the one back, so that a wrong ratio of them is not seen there.
+BY_DEFAULT = ["langevin", *OTHERS]
 
 
 @pytest.mark.parametrize(("name", "build"), CASES, ids=[f"{name}-{build.__name__}" for name, build in CASES])
-# With two values a proposal is as probable as the one back, so that a wrong ratio of them is not seen there.
-@pytest.mark.by_default(*(f"{name}-mixed" for name in OTHERS), "swendsen-wang-categorical")
+@pytest.mark.by_default(*(f"{name}-mixed" for name in BY_DEFAULT), "swendsen-wang-five")
 def test_leaves_the_target_as_it_is_and_reaches_all_of_it(name, build):
     check_kernel(small(build, "exact"), *KERNELS[name])
 

@@ -94,20 +94,25 @@ def test_bounds_of_a_tuned_number_of_flips():
     assert kernel.tuned.bounds(small(five, "exact").target.space) == (1.5, 2.5)
 
 
-# ---------------------------------------------------------------- estimates at the edges of supports
-# One of each form that a log density has there: others are made of the same gamma functions, tables of
-# probabilities, and mixtures with a point mass.
+# ---------------------------------------------------------------- estimates at the edges of every support
 EDGES = {
     "Bernoulli": lambda: pm.Bernoulli("a", 0.3),
     "Categorical": lambda: pm.Categorical("a", p=[0.2, 0.0, 0.5, 0.3]),
     "DiscreteUniform": lambda: pm.DiscreteUniform("a", -2, 3),
     "Binomial": lambda: pm.Binomial("a", n=5, p=0.4),
+    "BetaBinomial": lambda: pm.BetaBinomial("a", alpha=0.7, beta=1.4, n=5),
     "Poisson": lambda: pm.Poisson("a", 2.0),
+    "NegativeBinomial": lambda: pm.NegativeBinomial("a", mu=2.0, alpha=0.8),
     "Geometric": lambda: pm.Geometric("a", 0.4),
     "HyperGeometric": lambda: pm.HyperGeometric("a", N=12, k=5, n=6),
     "DiscreteWeibull": lambda: pm.DiscreteWeibull("a", q=0.7, beta=1.3),
     "ZeroInflatedPoisson": lambda: pm.ZeroInflatedPoisson("a", 0.6, 3.0),
+    "ZeroInflatedBinomial": lambda: pm.ZeroInflatedBinomial("a", psi=0.6, n=5, p=0.5),
+    "ZeroInflatedNegativeBinomial": lambda: pm.ZeroInflatedNegativeBinomial("a", psi=0.6, mu=2.0, alpha=1.5),
     "HurdlePoisson": lambda: pm.HurdlePoisson("a", psi=0.6, mu=2.0),
+    "HurdleNegativeBinomial": lambda: pm.HurdleNegativeBinomial("a", psi=0.6, mu=2.0, alpha=1.5),
+    "OrderedLogistic": lambda: pm.OrderedLogistic("a", eta=0.2, cutpoints=[-1.0, 0.0, 1.0]),
+    "OrderedProbit": lambda: pm.OrderedProbit("a", eta=0.2, cutpoints=[-1.0, 0.0, 1.0]),
     "Mixture": lambda: pm.Mixture(
         "a", w=[0.3, 0.7], comp_dists=[pm.Poisson.dist(1.0), pm.Binomial.dist(n=4, p=0.8)]
     ),
@@ -122,9 +127,12 @@ EDGES = {
 LOWEST = {"Geometric": 1} | dict.fromkeys(
     (
         "Poisson",
+        "NegativeBinomial",
         "DiscreteWeibull",
         "ZeroInflatedPoisson",
+        "ZeroInflatedNegativeBinomial",
         "HurdlePoisson",
+        "HurdleNegativeBinomial",
         "Mixture",
     ),
     0,
@@ -339,7 +347,14 @@ def target_of(build, how="auto"):
 
 
 # what the kernel does with updates; that they are right is tested below for all of them
-CACHES = [(mixed_local, "auto", 1), (mixed_local, "auto", 2), (dense, "gradient", 1)]
+CACHES = [
+    (potts, "auto", 1),
+    (n_mixture, "auto", 1),
+    (imputed, "auto", 1),
+    (mixed_local, "auto", 2),
+    (dense, "auto", 1),
+    (dense, "gradient", 1),
+]
 
 
 @pytest.mark.slow
@@ -367,7 +382,7 @@ def test_no_stale_cache(build, how, n_flips):
     assert_close(*(s.carry.weights / s.carry.total for s in (state, fresh)))
 
 
-@pytest.mark.parametrize("build", [potts, hidden_markov, mixed_local, imputed])
+@pytest.mark.parametrize("build", [potts, hidden_markov, n_mixture, mixed_local, imputed])
 @pytest.mark.by_default("hidden_markov", "potts")
 def test_update_equals_differences(build):
     """Every site in turn, changed to a random neighbour, from a random state."""
