@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.differences.parts.counted import Counted
 from pymc_discrete.differences.parts.elements import elements_per_variable
 from pymc_discrete.differences.parts.gradient import Gradient
 from pymc_discrete.differences.parts.in_place import InPlace, Joined
@@ -93,7 +94,7 @@ class Plan:
             sparse += sparse_terms
             dense += dense_terms
             constant += constant_terms
-        self.incremental: list[Incremental] = []
+        self.incremental: list[Incremental | Counted] = []
         self.gradients: list[Gradient] = []
         self.sparse, self.dense = sparse, dense
         self.constant = [t.total for t in constant]
@@ -197,7 +198,8 @@ class Plan:
         A gradient of some of the parts would cost as much as that of all, and errors of first-order estimates
         that cancel in the sum of all parts would remain.
         """
-        parts = [incremental(t, self.dependence, self.space) for t in terms]
+        dependence, space = self.dependence, self.space
+        parts = [Counted.of(t, dependence, space) or incremental(t, dependence, space) for t in terms]
         variables = set[int]().union(*(p.variables for p in parts))
         cost = sum(p.cost_of_all for p in parts)
         cheap = CHEAP * sum(p.moves_of(n) * p.row_elements for p in parts if p.linear for n in p.variables)
@@ -222,14 +224,12 @@ class Plan:
             )
         self._add_exact(parts, f"; its gradient is blind: {gradient.blind}")
 
-    def _add_exact(self, parts: list[Incremental], more: str = "") -> None:
+    def _add_exact(self, parts: list[Incremental | Counted], more: str = "") -> None:
         """Add parts with exact differences; `more` is appended to the reason."""
         self.incremental += parts
         for part in parts:
-            way = "incremental" if part.linear else "brute force"
-            what = "is evaluated on changed linear maps" if part.linear else "is evaluated at every neighbour"
-            reason = f"{part.term.name!r} is dense ({self._dense_op(part.term)}) and {what}{more}"
-            self._note_reason(part.sites, 2, way, reason)
+            reason = f"{part.term.name!r} is dense ({self._dense_op(part.term)}) and {part.what}{more}"
+            self._note_reason(part.sites, 2, part.way, reason)
 
     def _gradient_of_all(self, sparse: list[Term], dense: list[Term]) -> Gradient:
         """The gradient of all terms, for users who ask for it with differences="gradient".

@@ -148,6 +148,16 @@ class Incremental(Part):
     def _input_values(self, arrays: dict[Variable, Any]) -> list[Any]:
         return [arrays[i].reshape(self.graph.shape(i)) for i in self._inputs]
 
+    @property
+    def way(self) -> str:
+        """How its differences are found, in a word."""
+        return "incremental" if self.linear else "brute force"
+
+    @property
+    def what(self) -> str:
+        """What is done for a difference, for the log."""
+        return "is evaluated on changed linear maps" if self.linear else "is evaluated at every neighbour"
+
     # ------------------------------------------------------------ from the frontier to the term
     @cached_property
     def _total(self):

@@ -1,0 +1,550 @@
+r"""Exact differences of a function of sums by label, such as the sizes of clusters or counts of pairs.
+
+Let :math:`S_{jk} = \sum_{e: l_e = k} s_{je}` be sums of numbers s over the elements e whose label l is k, and
+the term
+
+.. math:: T = h\Bigl(\sum_k F_1(S_{\cdot k}), \dots, \sum_k F_m(S_{\cdot k})\Bigr)
+
+A move that takes an element from label a to b changes two of the summands of each sum, so that differences
+cost two evaluations of F for each value of a site, however many labels or elements there are. The integrals of
+conjugate parameters and the log densities of partitions are such terms.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
+
+from pymc_discrete.differences.parts.elements import (
+    SiteElements,
+    after_joint_moves,
+    after_moves,
+    counted_once,
+    difference,
+    elements_per_variable,
+)
+from pymc_discrete.differences.parts.evaluate import JointMoves, Reader
+from pymc_discrete.differences.parts.incremental import MEMORY_CAP, in_batches
+from pymc_discrete.differences.parts.part import BlockState, Part
+from pymc_discrete.space.space import Space
+from pymc_discrete.structure import costs
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.rebuild import context_inputs, rebuild
+from pymc_discrete.structure.terms import Term
+
+# Up to this number of elements that a site enters, the changes of two that have the same label are found by
+# comparing all pairs; beyond it, the sums of all labels are made anew for each move.
+FEW_ELEMENTS = 4
+
+
+@dataclass
+class SumsByLabel:
+    """Sums by label in a graph: zeros, and numbers added to them in the places that an index says.
+
+    Attributes
+    ----------
+    var : (B,) the sums
+    index : (E,) int, the label of each element
+    stat : (E,) or (), what each element adds
+    """
+
+    var: Variable
+    index: Variable
+    stat: Variable
+
+    @classmethod
+    def of(cls, var: Variable) -> "SumsByLabel | None":
+        """A variable as sums by label, or None where it is none."""
+        node = var.owner
+        if node is None or not isinstance(node.op, AdvancedIncSubtensor) or node.op.set_instead_of_inc:
+            return None
+        base, stat, *index = node.inputs
+        if isinstance(base, Variable) and base.owner is not None and isinstance(base.owner.op, Alloc):
+            base = base.owner.inputs[0]
+        zero = isinstance(base, Constant) and not np.any(base.data)
+        flat = var.type.ndim == 1 and len(index) == 1 and tuple(node.op.idx_list) == (0,)
+        if not (zero and flat and index[0].type.ndim == 1 and stat.type.ndim <= 1):
+            return None
+        if node.op.ignore_duplicates or index[0].type.dtype == "bool":
+            return None
+        return cls(var, index[0], stat)
+
+
+class ByRows:
+    """A sum over labels of a function of the sums by label there: `F_j` above.
+
+    Parameters
+    ----------
+    summands : (B,) the graph of F at all labels
+    sums : the sums by label that it reads
+    size : B
+    """
+
+    def __init__(self, summands: Variable, sums: Sequence[Variable], size: int):
+        inner = [
+            v
+            for node in toposort([summands], blockers=[*sums])
+            for v in node.inputs
+            if isinstance(v, Constant)
+        ]
+        self.whole = context_inputs([summands], [*sums])
+        self.sums = [*sums]
+        self.constants = [
+            v for v in dict.fromkeys(inner) if getattr(v.type, "shape", ()) == (size,) and size > 1
+        ]
+        self.by_label = [v.type.shape == (size,) and size > 1 for v in self.whole]
+        rows: dict[Variable, Variable] = {
+            v: pt.tensor(dtype=v.type.dtype, shape=(None,))
+            for v in [*sums, *(w for w, each in zip(self.whole, self.by_label, strict=True) if each)]
+        }
+        rows |= {v: pt.tensor(dtype=v.type.dtype, shape=(None,)) for v in self.constants}
+        graph = of_rows(summands, rows)
+        inputs = [rows.get(v, v) for v in [*sums, *self.whole, *self.constants]]
+        self.function = jaxify(inputs, [graph])
+
+    def at(self, labels: Any, values: Sequence[Any], arrays: dict[Variable, Any]):
+        """F at some labels, in the shape of `labels`.
+
+        Parameters
+        ----------
+        labels : (...) int
+        values : arrays of this shape, the sums there
+        """
+        flat, shape = jnp.ravel(labels), jnp.shape(labels)
+        own = [
+            jnp.ravel(arrays[v])[flat] if each else jnp.asarray(arrays[v]).reshape(v_shape(v))
+            for v, each in zip(self.whole, self.by_label, strict=True)
+        ]
+        constants = [jnp.asarray(v.data)[flat] for v in self.constants]
+        out = self.function(*(jnp.ravel(v) for v in values), *own, *constants)[0]
+        return jnp.broadcast_to(out, flat.shape).reshape(shape)
+
+
+def v_shape(v: Variable) -> tuple[int, ...]:
+    """The shape of a variable with one element."""
+    return (1,) * v.type.ndim
+
+
+def of_rows(var: Variable, rows: dict[Variable, Variable]) -> Variable:
+    """A graph with vectors of another length in the place of some."""
+    (out,) = rebuild([var], rows)
+    return out
+
+
+@dataclass
+class Written:
+    """A term as a function of sums over labels.
+
+    Attributes
+    ----------
+    sums : the sums by label, all of one index
+    inner : the sums over labels, scalars
+    rows : {sum over labels: its summands}
+    """
+
+    sums: list[SumsByLabel]
+    inner: list[Variable]
+    rows: dict[Variable, Variable]
+
+
+def written(total: Variable, dependence: Dependence) -> Written | None:
+    """A scalar as a function of sums over labels, or None where it is none."""
+    graph = dependence.graph
+    sums: dict[Variable, SumsByLabel] = {}
+    inner: dict[Variable, Variable] = {}
+    seen: set[Variable] = set()
+    stack = [total]
+    while stack:
+        var = stack.pop()
+        if var in seen or not graph.depends(var):
+            continue
+        seen.add(var)
+        node = var.owner
+        if node is None or graph.size(var) != 1 or dependence.of(var) is not None:
+            return None
+        if isinstance(node.op, Sum) and node.inputs[0].type.ndim == 1:
+            found = sums_read(node.inputs[0], dependence)
+            if found is not None:
+                sums |= found
+                inner[var] = node.inputs[0]
+                continue
+        if not isinstance(node.op, Elemwise | DimShuffle | Sum):
+            return None
+        stack += node.inputs
+    if not inner or len({s.index for s in sums.values()}) != 1:
+        return None
+    return Written(list(sums.values()), list(inner), inner)
+
+
+def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
+    """{variable: sums by label} that an elementwise graph reads, None where it reads the block otherwise."""
+    graph, found, seen, stack = dependence.graph, dict[Variable, SumsByLabel](), set(), [summands]
+    size = graph.size(summands)
+    while stack:
+        var = stack.pop()
+        if var in seen:
+            continue
+        seen.add(var)
+        if not graph.depends(var):
+            if graph.size(var) not in (1, size) or var.type.ndim > 1 or None in var.type.shape:
+                return None
+            continue
+        counted = SumsByLabel.of(var)
+        if counted is not None:
+            if not sparse_stat(counted, dependence) or graph.size(var) != size:
+                return None
+            found[var] = counted
+            continue
+        if var.owner is None or not isinstance(var.owner.op, Elemwise) or len(var.owner.outputs) > 1:
+            return None
+        if var.type.shape != summands.type.shape:
+            return None
+        stack += var.owner.inputs
+    return found or None
+
+
+def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
+    """Whether each element of the index, and of what is added, depends on a few sites, the same of both."""
+    moving = [v for v in (counted.index, counted.stat) if dependence.graph.depends(v)]
+    sites = [dependence.of(v) for v in moving]
+    if not moving or any(s is None for s in sites):
+        return False
+    if len(moving) == 2 and moving[1].type.ndim == 0:
+        return False
+    return all(s.shape == sites[0].shape and (s == sites[0]).all() for s in sites[1:])
+
+
+class Counted(Part):
+    """A term that is a function of sums by label, of which a move changes those of two labels.
+
+    Parameters
+    ----------
+    term : Term
+    total : the term's `total`
+    found : the term as a function of sums over labels
+    """
+
+    mixing = True
+    linear = True
+    way = "incremental"
+    what = "is evaluated at the labels whose sums change"
+
+    def __init__(self, term: Term, total: Variable, found: Written, dependence: Dependence, space: Space):
+        super().__init__(dependence, space)
+        self.term, self.total, self.found = term, total, found
+        self.index = found.sums[0].index
+        self.size = self.graph.size(found.sums[0].var)
+        # index and stat depend on the same sites, where both do
+        moving = [v for s in found.sums for v in (self.index, s.stat) if self.graph.depends(v)]
+        self.source = self.index if self.graph.depends(self.index) else moving[0]
+        self.stats_move = any(self.graph.depends(s.stat) for s in found.sums)
+        self.elements: dict[int, SiteElements] = elements_per_variable(
+            dependence.sparse(self.source), space, pad=True
+        )
+        self.row_elements = self.size
+
+    @classmethod
+    def of(cls, term: Term, dependence: Dependence, space: Space) -> "Counted | None":
+        """The part of a term, or None where the term is of another kind."""
+        total = term.total
+        found = written(total, dependence)
+        if found is None:
+            return None
+        moving = [v for s in found.sums for v in (s.index, s.stat) if dependence.graph.depends(v)]
+        first = dependence.sparse(moving[0])
+        if any(
+            dependence.sparse(v).shape != first.shape or (dependence.sparse(v) != first).any() for v in moving
+        ):
+            return None
+        return cls(term, total, found, dependence, space)
+
+    # ------------------------------------------------------------ its sites, and the variables it reads
+    @cached_property
+    def sites(self) -> np.ndarray:
+        return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))
+
+    @property
+    def tensors(self) -> list[Variable]:
+        return [s.var for s in self.found.sums]
+
+    @cached_property
+    def leaves(self) -> list[Variable]:
+        moving = [self.index, *(s.stat for s in self.found.sums)]
+        own = [v for v in moving if not self.graph.depends(v) and not isinstance(v, Constant)]
+        sources = context_inputs([v for v in moving if self.graph.depends(v)], self.graph.values)
+        of_rows = [v for rows in self._rows for v in rows.whole]
+        return list(dict.fromkeys([*own, *sources, *of_rows, *self._outer_inputs]))
+
+    @cached_property
+    def _rows(self) -> list[ByRows]:
+        """The summands of each sum over labels."""
+        sums = self.tensors
+        return [
+            ByRows(summands, [s for s in sums if s in ancestors_of(summands)], self.size)
+            for summands in self.found.rows.values()
+        ]
+
+    @cached_property
+    def _outer_inputs(self) -> list[Variable]:
+        return context_inputs([self.total], self.found.inner)
+
+    @cached_property
+    def _outer(self):
+        return jaxify([*self.found.inner, *self._outer_inputs], [self.total])
+
+    def _outer_at(self, sums: Sequence[Any], arrays: dict[Variable, Any]):
+        """h of sums over labels, in their shape."""
+        inputs = [arrays[v].reshape(self.graph.shape(v)) for v in self._outer_inputs]
+        shaped = jnp.broadcast_arrays(*sums)
+        function = lambda *one: jnp.asarray(self._outer(*one, *inputs)[0]).reshape(())
+        return jnp.vectorize(function)(*shaped)
+
+    @cached_property
+    def _adds(self) -> bool:
+        """Whether the term is one sum over labels, whose changes are those of its summands."""
+        return self.total in self.found.rows
+
+    def _inner_at(self, tensors: dict[Variable, Any], arrays: dict[Variable, Any]) -> list[Any]:
+        """The sums over labels."""
+        labels = np.arange(self.size)
+        return [rows.at(labels, [tensors[v] for v in rows.sums], arrays).sum() for rows in self._rows]
+
+    def at(self, state: BlockState, context: Any) -> Any:
+        return () if self._adds else tuple(self._inner_at(state.tensors, state.arrays))
+
+    # ------------------------------------------------------------ changes of the sums by label
+    def _now(self, n: int, state: BlockState, rows) -> tuple[Any, list[Any]]:
+        """The labels (r, m) of the elements of each site, and what they add (r, m); 0 where there are none."""
+        index, mask = self.elements[n].index, self.elements[n].mask
+        reader = Reader(self.dependence, state.arrays, rows)
+        shape = (len(index) if rows is None else len(rows), index.shape[1])
+        mask = mask if rows is None else jnp.asarray(mask)[rows]
+        labels = jnp.broadcast_to(self._read(reader, self.index, index)[..., 0], shape)
+        stats = [
+            jnp.where(mask, jnp.broadcast_to(self._read(reader, s.stat, index)[..., 0], shape), 0)
+            for s in self.found.sums
+        ]
+        return labels, stats
+
+    def _read(self, reader: Reader, var: Variable, index: np.ndarray):
+        return reader.read(
+            var, np.zeros_like(index) if var.type.ndim == 0 or self.graph.size(var) == 1 else index
+        )
+
+    def _after(self, n: int, state: BlockState, rows, candidates) -> tuple[Any, list[Any]]:
+        """As `_now` after each move: (r, m, K) each."""
+        elements = self.elements[n]
+        mask = elements.mask if rows is None else jnp.asarray(elements.mask)[rows]
+
+        def after(var: Variable):
+            if var.type.ndim == 0 or self.graph.size(var) == 1:
+                reader = Reader(self.dependence, state.arrays, rows)
+                return self._read(reader, var, elements.index)
+            return after_moves(var, elements, n, state, self.dependence, self.space, rows, candidates)
+
+        stats = [jnp.where(mask[..., None], after(s.stat), 0) for s in self.found.sums]
+        return after(self.index), stats
+
+    # ------------------------------------------------------------ differences
+    def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
+        v = self.space.variables[n]
+        m = self.elements[n].index.shape[1]
+        each = 8 * v.moves * (16 * m if m <= FEW_ELEMENTS else 2 * self.size + 4 * m) * len(self.tensors)
+
+        def some(rows, candidates=None):
+            return self._of_moves(n, state, at, rows, candidates)
+
+        if rows is not None or each * v.size <= MEMORY_CAP:
+            found = some(rows, candidates)
+        else:
+            found = in_batches(some, v.size, max(1, int(MEMORY_CAP // each)))
+        return self.space.by_value(state.x, n, found, rows)
+
+    def _of_moves(self, n: int, state: BlockState, at: Any, rows, candidates):
+        """(r, moves) nats, a column for each move of a site."""
+        before, taken = self._now(n, state, rows)
+        after, added = self._after(n, state, rows, candidates)
+        after = jnp.broadcast_to(after, jnp.broadcast_shapes(after.shape, added[0].shape))
+        m = before.shape[1]
+        if m == 1 and not self.stats_move:
+            changes = self._of_one_element(state, before, taken, after)
+        elif m <= FEW_ELEMENTS:
+            changes = self._of_few_elements(state, before, taken, after, added)
+        else:
+            changes = self._of_many_elements(state, before, taken, after, added)
+        return self._changed(at, changes, state.arrays)
+
+    def _changed(self, at: Any, changes: list[Any], arrays: dict[Variable, Any]):
+        """The change of the term from changes of its sums over labels."""
+        if self._adds:
+            return changes[0]
+        after = self._outer_at([now + c for now, c in zip(at, changes, strict=True)], arrays)
+        return difference(after, self._outer_at(at, arrays))
+
+    def _of_one_element(self, state: BlockState, before, taken, after) -> list[Any]:
+        """Changes (r, K) of the sums over labels where a site decides the label of one element."""
+        a, b = before, after[:, 0]
+        stats = dict(zip(self.tensors, taken, strict=True))
+        changes = []
+        for rows in self._rows:
+            sums = [state.tensors[v] for v in rows.sums]
+            own = [stats[v].astype(s.dtype) for v, s in zip(rows.sums, sums, strict=True)]
+            without = [s[a] - t for s, t in zip(sums, own, strict=True)]
+            within = [s[b] + t for s, t in zip(sums, own, strict=True)]
+            left = difference(
+                rows.at(a, without, state.arrays), rows.at(a, [s[a] for s in sums], state.arrays)
+            )
+            joined = difference(
+                rows.at(b, within, state.arrays), rows.at(b, [s[b] for s in sums], state.arrays)
+            )
+            changes.append(jnp.where(a == b, 0.0, left + joined))
+        return changes
+
+    def _of_few_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
+        """Changes (r, K) where a site enters a few elements, several of which may have the same label."""
+        K = after.shape[2]
+        before = jnp.broadcast_to(before[..., None], after.shape)
+        labels = jnp.concatenate([before, after], axis=1)  # (r, 2 m, K)
+        same = labels[:, :, None] == labels[:, None]
+        first = ~(same & np.tri(labels.shape[1], k=-1, dtype=bool)[..., None]).any(axis=2)
+        whole = []
+        for t, s in zip(taken, added, strict=True):
+            each = jnp.concatenate(
+                [jnp.broadcast_to(-t[..., None], after.shape), jnp.broadcast_to(s, after.shape)], axis=1
+            )
+            whole.append((same * each[:, None]).sum(axis=2))
+        by_tensor = dict(zip(self.tensors, whole, strict=True))
+        changes = []
+        for rows in self._rows:
+            now = [state.tensors[v][labels] for v in rows.sums]
+            then = [s + by_tensor[v].astype(s.dtype) for v, s in zip(rows.sums, now, strict=True)]
+            change = difference(rows.at(labels, then, state.arrays), rows.at(labels, now, state.arrays))
+            changes.append(jnp.where(first, change, 0.0).sum(axis=1).reshape(-1, K))
+        return changes
+
+    def _of_many_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
+        """Changes (r, K) from the sums of all labels after each move."""
+        r, m, K = after.shape
+        base = jnp.broadcast_to(before[..., None], after.shape)
+        row, column = np.arange(r)[:, None, None], np.arange(K)[None, None]
+
+        def then(sums, t, s):
+            zero = jnp.zeros((r, K, self.size), sums.dtype)
+            less = zero.at[row, column, base].add(
+                jnp.broadcast_to(-t[..., None], after.shape).astype(sums.dtype)
+            )
+            change = less.at[row, column, after].add(jnp.broadcast_to(s, after.shape).astype(sums.dtype))
+            return sums + change
+
+        return self._of_new_sums(
+            state, [then(state.tensors[v], t, s) for v, t, s in zip(self.tensors, taken, added, strict=True)]
+        )
+
+    def _of_new_sums(self, state: BlockState, sums: list[Any]) -> list[Any]:
+        """Changes (r, C) of the sums over labels, from all sums by label (r, C, B) afterwards."""
+        by_tensor = dict(zip(self.tensors, sums, strict=True))
+        labels = jnp.broadcast_to(np.arange(self.size), sums[0].shape)
+        changes = []
+        for rows in self._rows:
+            now = rows.at(np.arange(self.size), [state.tensors[v] for v in rows.sums], state.arrays)
+            then = rows.at(labels, [by_tensor[v] for v in rows.sums], state.arrays)
+            changes.append(difference(then, now).sum(axis=-1))
+        return changes
+
+    # ------------------------------------------------------------ several sites at once
+    def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
+        count, candidates, m = moves.values.shape
+        size = 8 * count * candidates * (2 * self.size + 4 * m) * len(self.tensors)
+        if size <= MEMORY_CAP:
+            return self._of_joint_moves(n, state, at, moves)
+        sites, values = jnp.asarray(moves.sites), moves.values
+        some = lambda rows: self._of_joint_moves(n, state, at, JointMoves(sites[rows], values[rows]))
+        return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
+
+    def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
+        """(r, C) nats, as `joint_differences`, for a batch of rows that fits into memory."""
+        elements = self.elements[n]
+        r, C, m = moves.values.shape
+        mask = counted_once(self.source, elements, n, self.dependence, self.space, moves)
+
+        def after(var: Variable):
+            if not self.graph.depends(var):
+                return self._read(Reader(self.dependence, state.arrays, moves.each), var, elements.index)
+            return after_joint_moves(var, elements, n, state, self.dependence, self.space, moves)
+
+        labels, taken = self._now(n, state, moves.each)
+        after_labels = after(self.index)
+        k = labels.shape[1]
+        shape = (r * m, k, C)
+        row = np.repeat(np.arange(r), m)[:, None, None]
+        column = np.arange(C)[None, None]
+        sums = []
+        for s, t in zip(self.found.sums, taken, strict=True):
+            tensor = state.tensors[s.var]
+            less = jnp.where(mask, -t, 0)[..., None]
+            more = jnp.where(mask[..., None], after(s.stat), 0)
+            change = jnp.zeros((r, C, self.size), tensor.dtype)
+            change = change.at[row, column, jnp.broadcast_to(labels[..., None], shape)].add(
+                jnp.broadcast_to(less, shape).astype(tensor.dtype)
+            )
+            change = change.at[row, column, jnp.broadcast_to(after_labels, shape)].add(
+                jnp.broadcast_to(more, shape).astype(tensor.dtype)
+            )
+            sums.append(tensor + change)
+        return self._changed(at, self._of_new_sums(state, sums), state.arrays)
+
+    def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
+        before, taken = self._now(n, state, site)
+        after, added = self._after(n, state, site, value[:, None])
+        after = jnp.broadcast_to(after, (*before.shape, 1))[0, :, 0]
+        new = {}
+        for s, t, more in zip(self.found.sums, taken, added, strict=True):
+            tensor = state.tensors[s.var]
+            more = jnp.broadcast_to(more, (*before.shape, 1))[0, :, 0]
+            tensor = tensor.at[before[0]].add(-t[0].astype(tensor.dtype))
+            new[s.var] = tensor.at[after].add(more.astype(tensor.dtype))
+        return new
+
+    # ------------------------------------------------------------ cost
+    @cached_property
+    def _of_row(self) -> float:
+        """Counted operations of evaluating what is summed over labels at one label."""
+        return costs.of_graph([*self.found.rows.values()], self.graph, set(self.tensors)) / max(self.size, 1)
+
+    @cached_property
+    def rest_cost(self) -> float:
+        """Counted operations of the changes of the sums over labels for one move, on average."""
+        most = max(e.index.shape[1] for e in self.elements.values())
+        rows = 2 * most if most <= FEW_ELEMENTS else self.size + 2 * most
+        return (self._of_row + 4) * rows
+
+    def moves_of(self, n: int) -> int:
+        """The number of moves of all sites of a variable."""
+        return self.space.variables[n].size * self.space.variables[n].moves
+
+    @cached_property
+    def cost_of_all(self) -> float:
+        """Counted operations of all differences."""
+        return sum(self.moves_of(n) for n in self.variables) * self.rest_cost
+
+    def cost(self, share: float, values: list[int]) -> float:
+        return self.cost_of_all
+
+    def cost_of_value(self, n: int) -> float:
+        return self.space.variables[n].size * self.rest_cost if n in self.variables else 0.0
+
+
+def ancestors_of(var: Variable) -> set[Variable]:
+    """The variables that a graph is computed from."""
+    return {i for node in toposort([var]) for i in node.inputs}
