@@ -14,6 +14,7 @@ from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.differences.invariants import separated
+from pymc_discrete.integrals.conjugate import read_from, without_conjugate
 from pymc_discrete.integrals.integrate import integrated
 from pymc_discrete.model.identity import key_of_object, lasting_name
 from pymc_discrete.model.in_32_bits import narrowed
@@ -84,6 +85,7 @@ class ContinuousDensity(CompiledMethods):
         of_counts = [name for members in counts for name in members]
         self.names = [*names, *of_counts]
         written = model if structure is None else with_numbers(model, structure)
+        terms, conjugate = without_conjugate(written, integrate, point)
         self.graph = logp_graph(
             written,
             self.names,
@@ -92,11 +94,14 @@ class ContinuousDensity(CompiledMethods):
             vectors=vectors,
             united=[list(members) for members in counts if len(members) > 1],
             counts=of_counts,
+            terms=terms,
         )
+        if conjugate:
+            self.graph = read_from(self.graph, conjugate, f"{NUMBER}for draws with {shown(self.names)}: ")
         if not width_of_models():
             self.graph = narrowed(self.graph, model, {})
-        if integrate:
-            self.graph = integrated(self.graph, integrate)
+        if together := [name for name in integrate if name not in {c.name for c in conjugate}]:
+            self.graph = integrated(self.graph, together)
         self._terms = pulled_out(without_selections([t for _, t in self.graph.terms], self.graph), self.graph)
         self._sum = pt.add(pt.constant(0.0), *map(added_up, self._terms))
         # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
@@ -118,7 +123,7 @@ class ContinuousDensity(CompiledMethods):
         """What it computes; see `model.identity`."""
         graphs = [self._inputs, self._sum, self._gradient, self._rest_graph, *self._terms]
         of_values = [self.graph.groups[v] for v in self.graph.values]
-        return [graphs, of_values, self._shapes, self.graph.integral, width_of_models()]
+        return [graphs, of_values, self._shapes, self.graph.integral, self.graph.conjugate, width_of_models()]
 
     def lasting_name(self) -> str | None:
         return lasting_name(type(self), self)

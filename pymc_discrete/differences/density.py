@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
@@ -14,8 +15,9 @@ from pymc_discrete.differences.parts.part import Part
 from pymc_discrete.differences.plan import Plan
 from pymc_discrete.differences.recursions import with_matrices
 from pymc_discrete.differences.sum_of_parts import ContextOfModel, SumOfParts
+from pymc_discrete.integrals.conjugate import read_from, without_conjugate
 from pymc_discrete.integrals.integrate import integrated
-from pymc_discrete.integrals.integrated_out import IntegratedOut
+from pymc_discrete.integrals.integrated_out import Coefficients, ConjugateParameters, IntegratedOut
 from pymc_discrete.model.described import DescribedBlock
 from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.model.in_32_bits import narrowed
@@ -23,9 +25,10 @@ from pymc_discrete.model.structure_of_model import Structure, with_numbers
 from pymc_discrete.model.untouched import Untouched
 from pymc_discrete.runtime.jax_settings import default_settings
 from pymc_discrete.runtime.model_settings import model_settings, refuse_another_width, width_of_models
+from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import PYTENSOR
-from pymc_discrete.structure.numbers import Number
+from pymc_discrete.structure.numbers import NUMBER, Number
 from pymc_discrete.structure.rounding import rounding_of
 
 
@@ -77,15 +80,18 @@ class ModelDensity(SumOfParts):
         self._asked = [differences, window, join, *integrate, *whole]
         each = block.space(window)
         written = block.model if structure is None else with_numbers(block.model, structure)
-        self.graph = block.graph(written, each, join)
+        terms, conjugate = without_conjugate(written, integrate, block.point)
+        self.graph = block.graph(written, each, join, terms)
+        if conjugate:
+            self.graph = read_from(self.graph, conjugate, f"{NUMBER}for draws with {shown(self.names)}: ")
         if not width_of_models():
             self.graph = narrowed(self.graph, block.model, block.supports)
         labels = [str(v.name) for v in self.graph.values]
         groups = [self.graph.groups[v] for v in self.graph.values]
         self.space = each.grouped(groups, labels)
         self.graph.claim(whole)
-        if integrate:
-            self.graph = integrated(self.graph, integrate)
+        if together := [name for name in integrate if name not in {c.name for c in conjugate}]:
+            self.graph = integrated(self.graph, together)
         with_matrices(self.graph)
         dependence = Dependence(self.graph, self.space.starts, self.space.d)
         self.plan = Plan(dependence, self.space, differences)
@@ -111,7 +117,7 @@ class ModelDensity(SumOfParts):
         graphs = [graph.values, graph.others, *graph.terms, *self.untouched.in_jax]
         groups = [graph.groups[v] for v in [*graph.values, *graph.others]]
         shapes = [np.shape(value) for value in graph.start.values()]
-        made_of = [groups, shapes, graph.integral, self.space, self.totals]
+        made_of = [groups, shapes, graph.integral, graph.conjugate, self.space, self.totals]
         return [graphs, made_of, self._asked, self.width_of_jax, width_of_models()]
 
     def lasting_name(self) -> str | None:
@@ -216,9 +222,13 @@ class ModelDensity(SumOfParts):
 
     # ------------------------------------------------------------ what is integrated out
     @cached_property
-    def _integrated(self) -> IntegratedOut | None:
-        integral = self.graph.integral
-        return None if integral is None else IntegratedOut(integral, self._inputs)
+    def _integrated(self) -> list[IntegratedOut]:
+        graph, found = self.graph, list[IntegratedOut]()
+        if graph.integral:
+            found.append(Coefficients(graph.integral, self._inputs))
+        if graph.conjugate:
+            found.append(ConjugateParameters(graph.conjugate, self._inputs))
+        return found
 
     def check_integral(self, point: dict[str, np.ndarray]) -> None:
         """Refuse an integral that does not exist at a point, or would not with other gates, on the host.
@@ -227,10 +237,12 @@ class ModelDensity(SumOfParts):
         ------
         pymc.exceptions.SamplingError
         """
-        if self._integrated is not None:
+        if self._integrated:
             with self.running(traced=False):
                 x, inputs, _ = self.split(point)
-                self._integrated.check(self._values(jnp.asarray(x), self.without_parts(inputs)))
+                values = self._values(jnp.asarray(x), self.without_parts(inputs))
+                for of in self._integrated:
+                    of.check(values)
 
     def draw_integrated(self, key, x, context: ContextOfModel) -> tuple[dict[str, Any], Any]:
         """A draw of the variables that are integrated out, given x, and its log density in nats.
@@ -240,6 +252,10 @@ class ModelDensity(SumOfParts):
         values : {name: array}
         logdensity : ()
         """
-        if self._integrated is None:
-            return {}, jnp.zeros(())
-        return self._integrated.draw(key, self._values(x, context))
+        drawn, logdensity = dict[str, Any](), jnp.zeros(())
+        values = self._values(x, context) if self._integrated else []
+        for n, of in enumerate(self._integrated):
+            new, density = of.draw(key if n == 0 else jax.random.fold_in(key, n), values)
+            drawn |= new
+            logdensity = logdensity + density
+        return drawn, logdensity

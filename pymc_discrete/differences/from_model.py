@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.integrals.conjugate import conjugate_parameters
 from pymc_discrete.integrals.integrate import quadratic_in
 from pymc_discrete.model.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.model.described import DescribedBlock, DescribedModel
@@ -158,11 +159,13 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
             )
         return tuple(chosen)
     chosen = block_of(model, integrate, CONTINUOUS, "integrate")
+    conjugate = conjugate_parameters(model, DescribedModel(model).point)
     for rv, value in model.rvs_to_values.items():
-        if str(value.name) in chosen and model.rvs_to_transforms[rv] is not None:
+        name = str(value.name)
+        if name in chosen and model.rvs_to_transforms[rv] is not None and isinstance(conjugate[name], str):
             raise ValueError(
-                f"{rv.name!r} cannot be integrated out: its values have bounds. Leave it out "
-                "of integrate=; NUTS moves it then."
+                f"{rv.name!r} cannot be integrated out: its values have bounds, and {conjugate[name]}. Leave "
+                "it out of integrate=; NUTS moves it then."
             )
     return tuple(chosen)
 

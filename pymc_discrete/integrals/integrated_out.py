@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,18 +10,66 @@ import numpy as np
 from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.integrals.families import family
 from pymc_discrete.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.structure.jaxify import jaxify
-from pymc_discrete.structure.logp_graph import Integral
+from pymc_discrete.structure.logp_graph import Conjugate, Integral
 
 
-class IntegratedOut:
-    """The coefficients of an integral, given all else.
+class IntegratedOut(Protocol):
+    """What is integrated out of a log density while others move, given all else."""
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Refuse an integral that does not exist, or would not with other gates.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+        """
+
+    def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+        """A draw {name: array} of the values of the variables, and its log density () in nats.
+
+        Parameters
+        ----------
+        values : of the inputs of the graphs
+        """
+
+
+class ConjugateParameters:
+    """Parameters that were integrated out each in closed form, see `IntegratedOut`.
+
+    Parameters
+    ----------
+    conjugate : list of Conjugate
+    inputs : of its graphs
+    """
+
+    def __init__(self, conjugate: Sequence[Conjugate], inputs: Sequence[Variable]):
+        self._conjugate = list(conjugate)
+        self._posterior = jaxify(list(inputs), [g for c in conjugate for g in c.posterior])
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Nothing to refuse: with a proper prior there is a proper distribution."""
+
+    def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+        parameters = iter(self._posterior(*values))
+        drawn, logdensity = {}, jnp.zeros(())
+        for n, c in enumerate(self._conjugate):
+            own = [jnp.asarray(next(parameters)) for _ in c.posterior]
+            value, density = family(c.family).draw(jax.random.fold_in(key, n), *own)
+            drawn[c.name] = value.reshape(c.shape)
+            logdensity = logdensity + density.sum()
+        return drawn, logdensity
+
+
+class Coefficients:
+    """Coefficients that were integrated out together, see `IntegratedOut`.
 
     Parameters
     ----------
     integral : Integral
-    inputs : of its graphs, whose values the methods take
+    inputs : of its graphs
     """
 
     def __init__(self, integral: Integral, inputs: Sequence[Variable]):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from pytensor.graph.basic import Variable
 
 from pymc_discrete.model.equations import Equations, equations_of
 from pymc_discrete.model.identity import key_of_object
@@ -205,7 +206,9 @@ class DescribedBlock:
             **widths,
         )
 
-    def graph(self, written: pm.Model, each: Space, join: bool) -> LogpGraph:
+    def graph(
+        self, written: pm.Model, each: Space, join: bool, terms: Sequence[Variable] | None = None
+    ) -> LogpGraph:
         """The log density as a graph, see `logp_graph`.
 
         Parameters
@@ -213,6 +216,7 @@ class DescribedBlock:
         written : the model, with numbers in the place of its data and constants
         each : the space of the variables
         join : whether variables that play the same role become parts of one vector
+        terms : of the log density, where they are not those that PyMC gives
         """
         alone = [v for v in each.variables if v.constraint is None and v.lines is None]
         constrained = [v.name.split(MADE) for v in each.variables if v.constraint is not None]
@@ -224,8 +228,10 @@ class DescribedBlock:
             {v.name: v.kind for v in alone} if join else None,
             united=[list(together) for together in [*self.systems, *self.lines]],
             constrained={name for names in constrained for name in names},
-            equal={e.place: e.shape for e in self.equations if e.place is not None},
+            # their places are those in PyMC's terms
+            equal={e.place: e.shape for e in self.equations if e.place is not None and terms is None},
             totals=self.totals,
+            terms=terms,
         )
 
     def by_totals(self, space: Space) -> ByTotals:

@@ -70,6 +70,7 @@ def logp_graph(
     equal: Mapping[tuple[int, int], tuple[int, ...]] | None = None,
     totals: Totals | None = None,
     counts: Collection[str] = (),
+    terms: Sequence[Variable] | None = None,
 ) -> LogpGraph:
     """Rewrite the model's log density for a block of value variables.
 
@@ -91,6 +92,7 @@ def logp_graph(
         at every state at which the graph is evaluated, which are left out
     totals : counts of the block in whose place their totals stand, of which `supports` are the bounds
     counts : integer variables of the block in whose place real numbers stand
+    terms : of the log density, where they are not those that PyMC gives
 
     Raises
     ------
@@ -101,7 +103,7 @@ def logp_graph(
     TypeError
         Where PyMC cannot write the log density of an imputed variable.
     """
-    raw = in_totals(model, terms_of(model), totals or {})
+    raw = in_totals(model, list(terms_of(model) if terms is None else terms), totals or {})
     labels = [str(v.name) for v in model.free_RVs + model.observed_RVs + model.potentials]
     refuse_random(list(zip(labels, raw, strict=True)))
     refuse_single_increments(list(zip(labels, raw, strict=True)), names)
@@ -128,8 +130,8 @@ def logp_graph(
         in_groups(others, vectors or {}),
         united,
     )
-    terms, decisions = decided([t for _, t in stacked.terms])
-    values, others, outputs = canonical(stacked.values, stacked.others, terms)
+    written, decisions = decided([t for _, t in stacked.terms])
+    values, others, outputs = canonical(stacked.values, stacked.others, written)
     outputs, derived = hoisted(outputs, f"{NUMBER}for {shown(names)}: ")
     read = numbers_in(outputs)
     groups = dict(zip(values, stacked.groups, strict=True))

@@ -1,7 +1,7 @@
 """The log density of a model as a rewritten PyTensor graph, split by whether terms depend on a block."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +68,23 @@ class Integral(NamedTuple):
     gates: Gates | None
 
 
+class Conjugate(NamedTuple):
+    """A parameter that was integrated out in closed form, whose distribution given all else is known.
+
+    Attributes
+    ----------
+    name : of its value variable
+    shape : of its value variable
+    family : the name of the conjugate family
+    posterior : parameters of its distribution
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    family: str
+    posterior: list[Variable]
+
+
 @dataclass
 class LogpGraph:
     """Rewritten log density terms of a model.
@@ -84,7 +101,8 @@ class LogpGraph:
     written_as_one : {name of a term that combines several: their names}
     out_of_bounds : warnings about variables of the block that are an index and may be out of bounds
     bounds : of the integers of the graph, at all states at which it is evaluated
-    integral : the coefficients that were integrated out, or None
+    integral : the coefficients that were integrated out together, or None
+    conjugate : the parameters that were integrated out each in closed form
     """
 
     values: list[Variable]
@@ -98,6 +116,7 @@ class LogpGraph:
     out_of_bounds: list[str]
     bounds: IntegerBounds
     integral: Integral | None = None
+    conjugate: list[Conjugate] = field(default_factory=list)
 
     def __post_init__(self):
         self._shapes: dict[Variable, tuple[int, ...]] = {}
@@ -147,11 +166,15 @@ class LogpGraph:
     def hoist(self, outputs: list[Variable], prefix: str) -> list[Variable]:
         """Graphs of the same inputs, and of further numbers for what is computed from numbers."""
         outputs, derived = hoisted(outputs, prefix)
-        new = [v for v in numbers_in(outputs) if v.name in derived]
+        known = {v.name for v in self.others}
+        new = [v for v in numbers_in(outputs) if v.name not in known]
         self.others += new
         self.groups |= {v: [str(v.name)] for v in new}
         self.start |= {str(v.name): v.value for v in new}
-        self.derivation = self.derivation.extended({str(v.name): derived[str(v.name)] for v in new})
+        self.derivation = self.derivation.extended(
+            {str(v.name): derived[str(v.name)] for v in new if v.name in derived},
+            [v for v in new if v.name not in derived],
+        )
         return outputs
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -167,14 +167,14 @@ class Derivation:
         self._derived = {str(v.name): derived[str(v.name)] for v in inputs if v.name in derived}
         self._decisions = list(decisions)
 
-    def extended(self, derived: dict[str, Variable]) -> "Derivation":
-        """The same with further inputs, each computed from numbers of this derivation."""
+    def extended(self, derived: dict[str, Variable], read: Sequence[Number] = ()) -> "Derivation":
+        """The same with further inputs, each computed from numbers of this derivation, or `read` as it is."""
         graphs = list(derived.values())
         known: dict[Variable, Variable] = {
             v: self._derived[str(v.name)] for v in numbers_in(graphs) if v.name in self._derived
         }
         more = Derivation([], {}, self._decisions)
-        more._plain = self._plain
+        more._plain = [*self._plain, *(str(v.name) for v in read)]
         more._derived = self._derived | dict(zip(derived, rebuild(graphs, known), strict=True))
         return more
 

@@ -6,8 +6,8 @@ the term
 .. math:: T = h\Bigl(\sum_k F_1(S_{\cdot k}), \dots, \sum_k F_m(S_{\cdot k})\Bigr)
 
 A move that takes an element from label a to b changes two of the summands of each sum, so that differences
-cost two evaluations of F for each value of a site, however many labels or elements there are. The integrals of
-conjugate parameters and the log densities of partitions are such terms.
+cost two evaluations of F for each value of a site, however many labels or elements there are. The integrals
+of conjugate parameters and the log densities of partitions are such terms.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
@@ -40,6 +39,7 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import context_inputs, rebuild
 from pymc_discrete.structure.terms import Term
 
@@ -50,7 +50,7 @@ FEW_ELEMENTS = 4
 
 @dataclass
 class SumsByLabel:
-    """Sums by label in a graph: zeros, and numbers added to them in the places that an index says.
+    """Sums by label in a graph: a vector, and numbers added to it in the places that an index says.
 
     Attributes
     ----------
@@ -69,12 +69,9 @@ class SumsByLabel:
         node = var.owner
         if node is None or not isinstance(node.op, AdvancedIncSubtensor) or node.op.set_instead_of_inc:
             return None
-        base, stat, *index = node.inputs
-        if isinstance(base, Variable) and base.owner is not None and isinstance(base.owner.op, Alloc):
-            base = base.owner.inputs[0]
-        zero = isinstance(base, Constant) and not np.any(base.data)
+        _, stat, *index = node.inputs
         flat = var.type.ndim == 1 and len(index) == 1 and tuple(node.op.idx_list) == (0,)
-        if not (zero and flat and index[0].type.ndim == 1 and stat.type.ndim <= 1):
+        if not (flat and index[0].type.ndim == 1 and stat.type.ndim <= 1):
             return None
         if node.op.ignore_duplicates or index[0].type.dtype == "bool":
             return None
@@ -158,6 +155,26 @@ class Written:
     rows: dict[Variable, Variable]
 
 
+def sums_apart(total: Variable, graph: LogpGraph) -> Variable:
+    """A graph in which sums by label are added to what depends on the block, and do not begin with it.
+
+    PyTensor writes the one as the other.
+    """
+    made: dict[tuple[Variable, ...], Variable] = {}
+
+    def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        (out, *_) = node.outputs
+        if SumsByLabel.of(out) is None or not graph.depends(node.inputs[0]):
+            return None
+        base, *added = inputs
+        if tuple(added) not in made:
+            zeros = pt.constant(np.zeros(graph.shape(out), out.type.dtype))
+            made[tuple(added)] = node.op(zeros, *added)
+        return [base + made[tuple(added)]]
+
+    return rebuild([total], {}, rewrite)[0]
+
+
 def written(total: Variable, dependence: Dependence) -> Written | None:
     """A scalar as a function of sums over labels, or None where it is none."""
     graph = dependence.graph
@@ -202,7 +219,8 @@ def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, Sums
             continue
         counted = SumsByLabel.of(var)
         if counted is not None:
-            if not sparse_stat(counted, dependence) or graph.size(var) != size:
+            begins = var.owner.inputs[0]
+            if graph.depends(begins) or not sparse_stat(counted, dependence) or graph.size(var) != size:
                 return None
             found[var] = counted
             continue
@@ -257,7 +275,7 @@ class Counted(Part):
     @classmethod
     def of(cls, term: Term, dependence: Dependence, space: Space) -> "Counted | None":
         """The part of a term, or None where the term is of another kind."""
-        total = term.total
+        total = sums_apart(term.total, dependence.graph)
         found = written(total, dependence)
         if found is None:
             return None
@@ -325,7 +343,7 @@ class Counted(Part):
 
     # ------------------------------------------------------------ changes of the sums by label
     def _now(self, n: int, state: BlockState, rows) -> tuple[Any, list[Any]]:
-        """The labels (r, m) of the elements of each site, and what they add (r, m); 0 where there are none."""
+        """The labels (r, m) of the elements of each site, and what each adds (r, m); 0 for padding."""
         index, mask = self.elements[n].index, self.elements[n].mask
         reader = Reader(self.dependence, state.arrays, rows)
         shape = (len(index) if rows is None else len(rows), index.shape[1])
@@ -435,7 +453,7 @@ class Counted(Part):
 
     def _of_many_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
         """Changes (r, K) from the sums of all labels after each move."""
-        r, m, K = after.shape
+        r, _, K = after.shape
         base = jnp.broadcast_to(before[..., None], after.shape)
         row, column = np.arange(r)[:, None, None], np.arange(K)[None, None]
 
@@ -546,5 +564,5 @@ class Counted(Part):
 
 
 def ancestors_of(var: Variable) -> set[Variable]:
-    """The variables that a graph is computed from."""
-    return {i for node in toposort([var]) for i in node.inputs}
+    """The variables that a graph is computed from, and its own."""
+    return {var} | {i for node in toposort([var]) for i in node.inputs}

@@ -1,0 +1,358 @@
+r"""Finds conjugate parameters in the graph of a model, and writes the log density without them.
+
+A parameter array phi that the rest of the model reads as phi[z] only, z the labels of elements of discrete
+or observed variables, and whose prior is conjugate to how they read it, is integrated out:
+
+.. math:: \log p(z) = \log p(z, \phi_0) + \sum_k \log m_k(S_k)
+
+where m_k has the prior of label k, S_k are the sums of the sufficient statistics over its elements, and the
+first term, without the prior of phi, has the likelihoods at one fixed value of phi.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.transforms import SimplexTransform
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.scalar.basic import Add, Mul, Reciprocal, Sub, TrueDiv
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_discrete.integrals.families import FAMILIES, Family, Likelihood, Reading
+from pymc_discrete.model.logp import constants_of_data, terms_of
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.logp_graph import Conjugate, LogpGraph
+from pymc_discrete.structure.rebuild import rebuild, rewritten
+
+
+@dataclass
+class Read:
+    """One variable that reads a parameter.
+
+    Attributes
+    ----------
+    rv : that variable
+    labels : (...) int, which row of the parameter each of its elements reads
+    likelihood, reading : how
+    """
+
+    rv: Variable
+    labels: Variable
+    likelihood: Likelihood
+    reading: Reading
+
+
+@dataclass
+class ConjugateParameter:
+    """A parameter that can be integrated out in closed form.
+
+    Attributes
+    ----------
+    rv : its random variable
+    family : Family
+    shape : of the variable
+    reads : by what it is read
+    """
+
+    rv: Variable
+    family: Family
+    shape: tuple[int, ...]
+    reads: list[Read]
+
+
+class Refusal(Exception):
+    """Why a parameter is not conjugate, as a clause."""
+
+
+def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -> ConjugateParameter:
+    """A free variable of this shape as a conjugate parameter.
+
+    Raises
+    ------
+    Refusal
+    """
+    node = rv.owner
+    family = next((f for f in FAMILIES if type(node.op) in f.priors), None)
+    if family is None:
+        raise Refusal(f"its prior, {type(node.op).__name__.removesuffix('RV')}, is no conjugate one")
+    transform = model.rvs_to_transforms[rv]
+    if (type(transform) if transform else None) not in (family.transforms or (None,)):
+        raise Refusal(f"it has the transform {type(transform).__name__}")
+    if prior_of(rv, family) is None:
+        raise Refusal("its prior is no conjugate one")
+    random = [*model.basic_RVs]
+    if any(reads([potential], rv, random) for potential in model.potentials):
+        raise Refusal("a Potential reads it")
+    children = [child for child in random if reads(child.owner.inputs, rv, random)]
+    if not children:
+        raise Refusal("nothing reads it")
+    moved = [str(v.name) for v in children if v in model.free_RVs and v.type.dtype.startswith("float")]
+    if moved:
+        raise Refusal(f"{shown(moved)}, which {'reads' if len(moved) == 1 else 'read'} it, NUTS moves")
+    return ConjugateParameter(rv, family, shape, [read_of(c, rv, family, shape, random) for c in children])
+
+
+def reads(graphs: Sequence[Variable], rv: Variable, random: Sequence[Variable]) -> bool:
+    """Whether graphs depend on a random variable other than by way of further random variables."""
+    return rv in graphs or any(rv in node.inputs for node in toposort(graphs, blockers=random))
+
+
+def prior_of(rv: Variable, family: Family) -> tuple[Any, ...] | None:
+    """The parameters of a prior, as the family has them."""
+    return family.priors[type(rv.owner.op)](*rv.owner.op.dist_params(rv.owner))
+
+
+def read_of(
+    child: Variable, rv: Variable, family: Family, shape: tuple[int, ...], random: Sequence[Variable]
+) -> Read:
+    """How a variable reads a parameter.
+
+    Raises
+    ------
+    Refusal
+    """
+    node, name = child.owner, repr(str(child.name))
+    reading = family.likelihoods.get(type(node.op))
+    if reading is None:
+        raise Refusal(f"{name}, which reads it, has a likelihood to which its prior is not conjugate")
+    params = node.op.dist_params(node)
+    others = [p for n, p in enumerate(params) if n != reading.place]
+    if reads(others, rv, random):
+        raise Refusal(f"another parameter of {name} reads it, too")
+    path, factor, offset = as_multiple(params[reading.place], rv, reading.inverse, random, name)
+    if (factor is not None and not reading.scaled) or (offset is not None and not reading.shifted):
+        raise Refusal(f"{name} reads a function of it")
+    labels = labels_of(path, rv, shape, family.categories, name)
+    one, zero = pt.constant(np.float64(1.0)), pt.constant(np.float64(0.0))
+    of = Likelihood(child, params, one if factor is None else factor, zero if offset is None else offset)
+    return Read(child, labels, of, reading)
+
+
+def as_multiple(
+    param: Variable, rv: Variable, inverse: bool, random: Sequence[Variable], name: str
+) -> tuple[Variable, Variable | None, Variable | None]:
+    """(elements of a parameter, factor, offset): `param` is factor * elements + offset, None for 1 and 0.
+
+    Parameters
+    ----------
+    inverse : whether `param` is the inverse of that
+    name : of the variable that reads the parameter, for the message
+
+    Raises
+    ------
+    Refusal
+    """
+
+    def moves(v: Variable) -> bool:
+        return reads([v], rv, random)
+
+    factor, offset = None, None
+    while is_elementwise(param):
+        scalar, inputs = param.owner.op.scalar_op, param.owner.inputs
+        moving = [i for i in inputs if moves(i)]
+        rest = [i for i in inputs if not moves(i)]
+        if len(moving) != 1:
+            break
+        if isinstance(scalar, Reciprocal) and inverse:
+            param, inverse = moving[0], False
+        elif isinstance(scalar, TrueDiv) and inverse and moving[0] is inputs[1]:
+            param, inverse, factor = moving[0], False, times(factor, 1 / rest[0])
+        elif isinstance(scalar, Mul) and not inverse:
+            param, factor = moving[0], times(factor, *rest)
+        elif isinstance(scalar, TrueDiv) and not inverse and moving[0] is inputs[0]:
+            param, factor = moving[0], times(factor, 1 / rest[0])
+        elif isinstance(scalar, Add) and not inverse:
+            more = times(factor, pt.add(*rest) if len(rest) > 1 else rest[0])
+            param, offset = moving[0], more if offset is None else offset + more
+        elif isinstance(scalar, Sub) and not inverse and moving[0] is inputs[0]:
+            more = times(factor, -rest[0])
+            param, offset = moving[0], more if offset is None else offset + more
+        else:
+            break
+    if inverse:
+        raise Refusal(f"{name} reads a function of it")
+    return param, factor, offset
+
+
+def times(factor: Variable | None, *more: Variable) -> Variable:
+    """A product, of which None is no factor."""
+    factors = [*more] if factor is None else [factor, *more]
+    return pt.mul(*factors) if len(factors) > 1 else factors[0]
+
+
+def is_elementwise(v: Variable) -> bool:
+    """Whether a variable is computed element by element."""
+    return v.owner is not None and isinstance(v.owner.op, Elemwise)
+
+
+def labels_of(path: Variable, rv: Variable, shape: tuple[int, ...], categories: bool, name: str) -> Variable:
+    """(...) int, which row of a parameter each element of a tensor is, by the parameter's shape.
+
+    Rows are counted along all axes of the parameter, but for the last one where that has `categories`.
+
+    Raises
+    ------
+    Refusal
+        Where the tensor is anything but selected rows.
+    """
+    moved = Depends([rv])
+    for node in toposort([path], blockers=[rv]):
+        first, *index = node.inputs
+        if first not in moved and not any(i in moved for i in index):
+            continue
+        ndim, op = first.type.ndim if first in moved else 0, node.op
+        if isinstance(op, DimShuffle):
+            selects = not categories or bool(op.new_order and op.new_order[-1] == ndim - 1)
+        elif isinstance(op, Subtensor | AdvancedSubtensor):
+            selects = not categories or len(op.idx_list) < ndim
+        else:
+            selects = isinstance(op, SpecifyShape)
+        if not selects or any(i in moved for i in index):
+            raise Refusal(f"{name} reads a function of it")
+    (labels,) = rebuild([path], {rv: pt.constant(row_numbers(shape, categories))})
+    return labels[..., 0] if categories else labels
+
+
+def row_numbers(shape: tuple[int, ...], categories: bool) -> np.ndarray:
+    """The number of the row of each element of a parameter, in its shape."""
+    batch = shape[:-1] if categories else shape
+    numbers = np.arange(int(np.prod(batch))).reshape(batch)
+    return np.broadcast_to(numbers[..., None], shape) if categories else numbers
+
+
+# ---------------------------------------------------------------- the log density without them
+def without_conjugate(
+    model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]
+) -> tuple[list[Variable] | None, list[Conjugate]]:
+    """The terms of a log density with conjugate parameters integrated out, and the distributions of these.
+
+    Parameters
+    ----------
+    names : of value variables; those that are no conjugate parameters stay
+    point : a point of the model, which determines all shapes
+
+    Returns
+    -------
+    terms : of the free variables, of the observed ones, of the potentials, or None where nothing has changed
+    conjugate : with graphs of the model's value variables
+    """
+    parameters = [p for p in conjugate_parameters(model, point).values() if isinstance(p, ConjugateParameter)]
+    parameters = [p for p in parameters if str(model.rvs_to_values[p.rv].name) in names]
+    if not parameters:
+        return None, []
+    new, integrated = list(terms_of(model)), []
+    number = {rv: n for n, rv in enumerate([*model.free_RVs, *model.observed_RVs])}
+    for p in parameters:
+        value = model.rvs_to_values[p.rv]
+        shape = np.shape(point[str(value.name)])
+        at_zero = {value: pt.constant(np.zeros(shape, value.type.dtype))}
+        for r in p.reads:
+            (new[number[r.rv]],) = rebuild([new[number[r.rv]]], at_zero)
+        new[number[p.rv]], *posterior = model.replace_rvs_by_values(written(p))
+        integrated.append(Conjugate(str(value.name), shape, p.family.name, posterior))
+    return new, integrated
+
+
+def conjugate_parameters(
+    model: pm.Model, point: Mapping[str, np.ndarray]
+) -> dict[str, ConjugateParameter | str]:
+    """{name of a continuous value variable: what it is as a conjugate parameter, or why it is none}."""
+    found: dict[str, ConjugateParameter | str] = {}
+    for rv in model.free_RVs:
+        value = model.rvs_to_values[rv]
+        if not value.type.dtype.startswith("float"):
+            continue
+        shape = np.shape(point[str(value.name)])
+        if isinstance(model.rvs_to_transforms[rv], SimplexTransform):
+            shape = (*shape[:-1], shape[-1] + 1)
+        try:
+            found[str(value.name)] = conjugate_parameter(model, rv, shape)
+        except Refusal as refusal:
+            found[str(value.name)] = str(refusal)
+    return found
+
+
+def read_from(graph: LogpGraph, conjugate: Sequence[Conjugate], prefix: str) -> LogpGraph:
+    """The graph with the distributions of what was integrated out, as functions of the graph's inputs.
+
+    Parameters
+    ----------
+    conjugate : with graphs of a model's value variables
+    prefix : what the names of new numbers begin with
+    """
+    names = {c.name for c in conjugate}
+    graph.others = [v for v in graph.others if v.name not in names]
+    graph.start = {name: value for name, value in graph.start.items() if name not in names}
+    of_name: dict[str, Variable] = {}
+    for v in [*graph.values, *graph.others]:
+        ends = np.cumsum([np.size(graph.start[name]) for name in graph.groups[v]])
+        for name, end in zip(graph.groups[v], ends, strict=True):
+            start = graph.start[name]
+            whole = v.type.shape == start.shape
+            of_name[name] = v if whole else v.ravel()[end - start.size : end].reshape(start.shape)
+    posterior = [g for c in conjugate for g in c.posterior]
+    inputs = [v for v in graph_inputs(posterior) if not isinstance(v, Constant)]
+    replace = {v: of_name[str(v.name)].astype(v.type.dtype) for v in inputs if v.name in of_name}
+    replace |= constants_of_data(posterior)
+    new = iter(graph.hoist(rewritten(rebuild(posterior, replace)), prefix))
+    graph.conjugate = [c._replace(posterior=[next(new) for _ in c.posterior]) for c in conjugate]
+    return graph
+
+
+def written(p: ConjugateParameter) -> list[Variable]:
+    """The integral over a parameter, a sum over its labels, and the parameters given all else."""
+    batch = p.shape[:-1] if p.family.categories else p.shape
+    rows = int(np.prod(batch))
+    params = [as_float(v) for v in prior_of(p.rv, p.family)]
+    if not p.family.categories:
+        prior = [pt.broadcast_to(v, batch).reshape((rows,)) for v in params]
+        each = [[as_float(s) for s in r.reading.statistics(r.likelihood)] for r in p.reads]
+        labels = pt.concatenate([of_elements(r.labels, r.rv) for r in p.reads])
+        sums = [
+            sums_by_label(
+                labels,
+                pt.concatenate([of_elements(s, r.rv) for s, r in zip(own, p.reads, strict=True)]),
+                rows,
+            )
+            for own in zip(*each, strict=True)
+        ]
+        return [p.family.log_marginal(prior, sums).sum(), *p.family.posterior(prior, sums)]
+    (a,), V = params, p.shape[-1]
+    prior = [pt.broadcast_to(a, p.shape).reshape((rows * V,))]
+    index, stats, labels, totals = [], [], [], []
+    for r in p.reads:
+        vectors = r.rv.type.ndim > r.labels.type.ndim  # counts of each category
+        own = pt.broadcast_to(r.labels, r.rv.shape[:-1] if vectors else r.rv.shape)
+        labels.append(own.ravel())
+        totals.append(as_float(r.rv.sum(-1) if vectors else pt.ones_like(r.rv)).ravel())
+        index.append((own[..., None] * V + np.arange(V) if vectors else own * V + r.rv).ravel())
+        stats.append(as_float(r.rv if vectors else pt.ones_like(r.rv)).ravel())
+    counts = [sums_by_label(pt.concatenate(index), pt.concatenate(stats), rows * V)]
+    total = sums_by_label(pt.concatenate(labels), pt.concatenate(totals), rows)
+    concentration = prior[0].reshape((rows, V)).sum(-1)
+    of_totals = pt.gammaln(concentration) - pt.gammaln(concentration + total) + total * np.log(V)
+    posterior = p.family.posterior(prior, counts)
+    return [p.family.log_marginal(prior, counts).sum() + of_totals.sum(), posterior[0].reshape((rows, V))]
+
+
+def as_float(v: Any) -> Variable:
+    """A tensor as floats."""
+    v = pt.as_tensor(v)
+    return v if v.type.dtype.startswith("float") else v.astype("float64")
+
+
+def of_elements(v: Variable, rv: Variable) -> Variable:
+    """A tensor with a value for each element of a random variable, flat."""
+    return pt.broadcast_to(v, rv.shape).ravel()
+
+
+def sums_by_label(labels: Variable, numbers: Variable, size: int) -> Variable:
+    """(size,) sums of the numbers of each label."""
+    return pt.inc_subtensor(pt.zeros(size)[labels], numbers)

@@ -1,0 +1,249 @@
+r"""Conjugate families: a prior, the likelihoods that go with it, and their integrals.
+
+A likelihood with a parameter :math:`\phi` is, up to what does not depend on it,
+:math:`\exp(\sum_j s_j(x) \eta_j(\phi))`, and so is the prior. The integral over :math:`\phi` depends on the
+data through the sums of the statistics s alone (Diaconis and Ylvisaker 1979).
+
+A family is one entry of `FAMILIES`. Its integrals are relative to the likelihood where the value of the
+parameter, after PyMC's transform, is 0: a probability of 1/2, equal probabilities, a rate of 1, a mean of 0.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytensor.tensor.random.basic as ptr
+from jax.scipy.special import gammaln
+from pymc.distributions.transforms import Interval, LogOddsTransform, LogTransform, SimplexTransform
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import graph_inputs
+
+from pymc_discrete.structure.numbers import AS_WRITTEN, NeedsValues, Number, numbers_in
+
+Statistics = Callable[["Likelihood"], list[Any]]
+
+
+class Likelihood(NamedTuple):
+    """A variable whose distribution reads a parameter of which each element reads one, or a multiple of it.
+
+    Attributes
+    ----------
+    x : the variable
+    params : of its distribution, that which reads the parameter among them
+    factor, offset : the distribution's parameter is factor * phi + offset
+    """
+
+    x: Any
+    params: Sequence[Any]
+    factor: Any
+    offset: Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a distribution reads a conjugate parameter.
+
+    Attributes
+    ----------
+    place : among the distribution's parameters
+    statistics : what each element adds to the sums
+    inverse : whether the distribution has the inverse of the parameter there, a scale for a rate
+    scaled, shifted : whether a multiple of the parameter may stand there, and one with something added
+    """
+
+    place: int
+    statistics: Statistics
+    inverse: bool = False
+    scaled: bool = False
+    shifted: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """A conjugate prior and the likelihoods that go with it.
+
+    Attributes
+    ----------
+    name : of the prior
+    priors : {Op of the prior: function of its parameters, which gives those of the family, or None}
+    likelihoods : {Op: how it reads the parameter}
+    transforms : of PyMC, under which the family's draws are made
+    log_marginal : (prior, sums) -> the log of the integral for each label, a graph
+    posterior : (prior, sums) -> parameters of the distribution given the data, graphs
+    draw : (key, *parameters) -> a draw under PyMC's transform, and the log density of each of its elements
+    categories : whether the parameter is a vector of probabilities along its last axis
+    """
+
+    name: str
+    priors: Mapping[type[Op], Callable[..., tuple[Any, ...] | None]]
+    likelihoods: Mapping[type[Op], Reading]
+    transforms: tuple[type, ...]
+    log_marginal: Callable[[Sequence[Any], Sequence[Any]], Any]
+    posterior: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+    draw: Callable[..., tuple[Any, Any]]
+    categories: bool = False
+
+
+def known_value(v: Variable) -> np.ndarray | None:
+    """The value of what is computed from constants, None for other variables.
+
+    Raises
+    ------
+    NeedsValues
+        Where it is computed from numbers that programs take as arguments.
+    """
+    if any(not isinstance(i, Constant | Number) for i in graph_inputs([v])):
+        return None
+    if numbers := numbers_in([v]):
+        raise NeedsValues({str(n.name) for n in numbers})
+    return np.asarray(pytensor.function([], v, mode=AS_WRITTEN)())
+
+
+# ---------------------------------------------------------------- probabilities
+def uniform_as_beta(low: Any, high: Any) -> tuple[Any, ...] | None:
+    """The parameters of the Beta distribution that a uniform one is; None where it is none."""
+    bounds = [known_value(v) for v in (low, high)]
+    if any(b is None for b in bounds) or np.any(bounds[0] != 0) or np.any(bounds[1] != 1):
+        return None
+    return pt.ones_like(low), pt.ones_like(low)
+
+
+def beta_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
+    (a, b), (s, f) = prior, sums
+    integral = pt.gammaln(a + s) + pt.gammaln(b + f) - pt.gammaln(a + b + s + f)
+    return integral - (pt.gammaln(a) + pt.gammaln(b) - pt.gammaln(a + b)) + (s + f) * np.log(2.0)
+
+
+def drawn_beta(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    of_a, of_b = jax.random.split(key)
+    # the logarithms of two gamma variables, whose difference is the log odds, do not underflow
+    log_odds = jax.random.loggamma(of_a, a) - jax.random.loggamma(of_b, b)
+    density = a * jax.nn.log_sigmoid(log_odds) + b * jax.nn.log_sigmoid(-log_odds)
+    return log_odds, density - (gammaln(a) + gammaln(b) - gammaln(a + b))
+
+
+BETA = Family(
+    "beta",
+    {ptr.BetaRV: lambda a, b: (a, b), ptr.UniformRV: uniform_as_beta},
+    {
+        ptr.BernoulliRV: Reading(0, lambda of: [of.x, 1 - of.x]),
+        ptr.BinomialRV: Reading(1, lambda of: [of.x, of.params[0] - of.x]),
+        ptr.GeometricRV: Reading(0, lambda of: [pt.ones_like(of.x), of.x - 1]),
+        ptr.NegBinomialRV: Reading(1, lambda of: [of.params[0], of.x]),
+    },
+    (LogOddsTransform, Interval),
+    beta_marginal,
+    lambda prior, sums: [p + s for p, s in zip(prior, sums, strict=True)],
+    drawn_beta,
+)
+
+
+# ---------------------------------------------------------------- rates
+def gamma_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
+    (a, b), (s, t) = prior, sums
+    return pt.gammaln(a + s) - pt.gammaln(a) + a * pt.log(b) - (a + s) * pt.log(b + t) + t
+
+
+def drawn_gamma(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    log_rate = jax.random.loggamma(key, a) - jnp.log(b)
+    return log_rate, a * (log_rate + jnp.log(b)) - b * jnp.exp(log_rate) - gammaln(a)
+
+
+GAMMA = Family(
+    "gamma",
+    {
+        ptr.GammaRV: lambda shape, scale: (shape, 1 / scale),
+        ptr.ExponentialRV: lambda scale: (pt.ones_like(scale), 1 / scale),
+    },
+    {
+        ptr.PoissonRV: Reading(0, lambda of: [of.x, of.factor], scaled=True),
+        ptr.ExponentialRV: Reading(
+            0, lambda of: [pt.ones_like(of.x), of.factor * of.x], inverse=True, scaled=True
+        ),
+        ptr.GammaRV: Reading(1, lambda of: [of.params[0], of.factor * of.x], inverse=True, scaled=True),
+    },
+    (LogTransform,),
+    gamma_marginal,
+    lambda prior, sums: [p + s for p, s in zip(prior, sums, strict=True)],
+    drawn_gamma,
+)
+
+
+# ---------------------------------------------------------------- means
+def normal_statistics(of: Likelihood) -> list[Any]:
+    """The precision of each element, and its product with the observation."""
+    precision = of.factor / of.params[1] ** 2
+    return [of.factor * precision, (of.x - of.offset) * precision]
+
+
+def normal_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
+    (mean, sd), (precision, linear) = prior, sums
+    own = 1 / sd**2
+    both = own + precision
+    # the quadratic forms are written without the difference of two large ones
+    square = linear**2 + 2 * linear * own * mean - precision * own * mean**2
+    return 0.5 * square / both - 0.5 * pt.log1p(precision * sd**2)
+
+
+def normal_posterior(prior: Sequence[Any], sums: Sequence[Any]) -> list[Any]:
+    (mean, sd), (precision, linear) = prior, sums
+    both = 1 / sd**2 + precision
+    return [(mean / sd**2 + linear) / both, 1 / pt.sqrt(both)]
+
+
+def drawn_normal(key: Any, mean: Any, sd: Any) -> tuple[Any, Any]:
+    z = jax.random.normal(key, mean.shape, mean.dtype)
+    return mean + sd * z, -0.5 * z**2 - jnp.log(sd) - 0.5 * np.log(2 * np.pi)
+
+
+NORMAL = Family(
+    "normal",
+    {ptr.NormalRV: lambda mean, sd: (mean, sd)},
+    {ptr.NormalRV: Reading(0, normal_statistics, scaled=True, shifted=True)},
+    (),
+    normal_marginal,
+    normal_posterior,
+    drawn_normal,
+)
+
+
+# ---------------------------------------------------------------- vectors of probabilities
+def drawn_dirichlet(key: Any, a: Any) -> tuple[Any, Any]:
+    log_gamma = jax.random.loggamma(key, a)
+    log_p = log_gamma - jax.nn.logsumexp(log_gamma, axis=-1, keepdims=True)
+    density = (a * log_p - gammaln(a)).sum(-1) + gammaln(a.sum(-1)) + jnp.log(a.shape[-1])
+    return log_p[..., :-1] - log_p.mean(-1, keepdims=True), density
+
+
+def counts_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
+    """What each category of each label adds to the integral."""
+    (a,), (counts,) = prior, sums
+    return pt.gammaln(a + counts) - pt.gammaln(a)
+
+
+DIRICHLET = Family(
+    "dirichlet",
+    {ptr.DirichletRV: lambda a: (a,)},
+    {
+        ptr.CategoricalRV: Reading(0, lambda of: [of.x]),
+        ptr.MultinomialRV: Reading(1, lambda of: [of.x]),
+    },
+    (SimplexTransform,),
+    counts_marginal,
+    lambda prior, sums: [prior[0] + sums[0]],
+    drawn_dirichlet,
+    categories=True,
+)
+
+FAMILIES = (BETA, GAMMA, NORMAL, DIRICHLET)
+
+
+def family(name: str) -> Family:
+    """The family of this name."""
+    return next(f for f in FAMILIES if f.name == name)
