@@ -21,6 +21,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar.basic import Add, Mul, Reciprocal, Sub, TrueDiv
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.basic import MultinomialRV
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
@@ -39,11 +40,13 @@ class Read:
     Attributes
     ----------
     rv : that variable
+    unknown : whether it is an unknown of the model, and no data
     labels : (...) int, which row of the parameter each of its elements reads
     likelihood, reading : how
     """
 
     rv: Variable
+    unknown: bool
     labels: Variable
     likelihood: Likelihood
     reading: Reading
@@ -96,7 +99,9 @@ def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -
     moved = [str(v.name) for v in children if v in model.free_RVs and v.type.dtype.startswith("float")]
     if moved:
         raise Refusal(f"{shown(moved)}, which {'reads' if len(moved) == 1 else 'read'} it, NUTS moves")
-    return ConjugateParameter(rv, family, shape, [read_of(c, rv, family, shape, random) for c in children])
+    return ConjugateParameter(
+        rv, family, shape, [read_of(c, c in model.free_RVs, rv, family, shape, random) for c in children]
+    )
 
 
 def reads(graphs: Sequence[Variable], rv: Variable, random: Sequence[Variable]) -> bool:
@@ -110,7 +115,12 @@ def prior_of(rv: Variable, family: Family) -> tuple[Any, ...] | None:
 
 
 def read_of(
-    child: Variable, rv: Variable, family: Family, shape: tuple[int, ...], random: Sequence[Variable]
+    child: Variable,
+    unknown: bool,
+    rv: Variable,
+    family: Family,
+    shape: tuple[int, ...],
+    random: Sequence[Variable],
 ) -> Read:
     """How a variable reads a parameter.
 
@@ -132,7 +142,7 @@ def read_of(
     labels = labels_of(path, rv, shape, family.categories, name)
     one, zero = pt.constant(np.float64(1.0)), pt.constant(np.float64(0.0))
     of = Likelihood(child, params, one if factor is None else factor, zero if offset is None else offset)
-    return Read(child, labels, of, reading)
+    return Read(child, unknown, labels, of, reading)
 
 
 def as_multiple(
@@ -216,15 +226,12 @@ def labels_of(path: Variable, rv: Variable, shape: tuple[int, ...], categories: 
             selects = isinstance(op, SpecifyShape)
         if not selects or any(i in moved for i in index):
             raise Refusal(f"{name} reads a function of it")
-    (labels,) = rebuild([path], {rv: pt.constant(row_numbers(shape, categories))})
+    # the axis of categories, which nothing selects from, has length 1 here
+    batch = (*shape[:-1], 1) if categories else shape
+    numbers = pt.constant(np.arange(int(np.prod(batch))).reshape(batch))
+    as_it_is = lambda node, inputs: inputs[:1] if isinstance(node.op, SpecifyShape) else None
+    (labels,) = rebuild([path], {rv: numbers}, as_it_is)
     return labels[..., 0] if categories else labels
-
-
-def row_numbers(shape: tuple[int, ...], categories: bool) -> np.ndarray:
-    """The number of the row of each element of a parameter, in its shape."""
-    batch = shape[:-1] if categories else shape
-    numbers = np.arange(int(np.prod(batch))).reshape(batch)
-    return np.broadcast_to(numbers[..., None], shape) if categories else numbers
 
 
 # ---------------------------------------------------------------- the log density without them
@@ -252,12 +259,31 @@ def without_conjugate(
     for p in parameters:
         value = model.rvs_to_values[p.rv]
         shape = np.shape(point[str(value.name)])
-        at_zero = {value: pt.constant(np.zeros(shape, value.type.dtype))}
         for r in p.reads:
-            (new[number[r.rv]],) = rebuild([new[number[r.rv]]], at_zero)
+            new[number[r.rv]] = at_reference(model, r, p)
         new[number[p.rv]], *posterior = model.replace_rvs_by_values(written(p))
         integrated.append(Conjugate(str(value.name), shape, p.family.name, posterior))
     return new, integrated
+
+
+def at_reference(model: pm.Model, read: Read, p: ConjugateParameter) -> Variable:
+    """What a likelihood has besides the factor that depends on the parameter.
+
+    That is its log density at the family's reference value, less the logarithm of that factor there.
+    """
+    node, reading = read.rv.owner, read.reading
+    reference = p.family.reference
+    if p.family.categories:
+        param = pt.constant(np.full(p.shape[-1], 1 / p.shape[-1]))
+    else:
+        param = read.likelihood.factor * reference + read.likelihood.offset
+        param = 1 / param if reading.inverse else param
+    params = [param if n == reading.place else v for n, v in enumerate(read.likelihood.params)]
+    statistics = [as_float(s) for s in reading.statistics(read.likelihood)]
+    factor, *params = model.replace_rvs_by_values([p.family.log_weights(statistics, p.shape[-1]), *params])
+    logp = pm.logp(node.op(*params), model.rvs_to_values[read.rv], warn_rvs=False)
+    # of a vector of counts the log density is one number
+    return logp - (factor.sum(-1) if factor.type.ndim > logp.type.ndim else factor)
 
 
 def conjugate_parameters(
@@ -325,21 +351,28 @@ def written(p: ConjugateParameter) -> list[Variable]:
         ]
         return [p.family.log_marginal(prior, sums).sum(), *p.family.posterior(prior, sums)]
     (a,), V = params, p.shape[-1]
-    prior = [pt.broadcast_to(a, p.shape).reshape((rows * V,))]
+    # Counts that one site changes between are neighbours in memory: those of all labels, where the labels are
+    # unknown, and of all categories, where these are.
+    by_category = not any(r.unknown for r in p.reads)
+    table = pt.broadcast_to(a, p.shape).reshape((rows, V))
+    prior = [(table.T if by_category else table).reshape((rows * V,))]
     index, stats, labels, totals = [], [], [], []
     for r in p.reads:
-        vectors = r.rv.type.ndim > r.labels.type.ndim  # counts of each category
+        (count,) = map(as_float, r.reading.statistics(r.likelihood))
+        vectors = isinstance(r.rv.owner.op, MultinomialRV)  # counts of each category, not a category
         own = pt.broadcast_to(r.labels, r.rv.shape[:-1] if vectors else r.rv.shape)
         labels.append(own.ravel())
-        totals.append(as_float(r.rv.sum(-1) if vectors else pt.ones_like(r.rv)).ravel())
-        index.append((own[..., None] * V + np.arange(V) if vectors else own * V + r.rv).ravel())
-        stats.append(as_float(r.rv if vectors else pt.ones_like(r.rv)).ravel())
+        totals.append((count.sum(-1) if vectors else count).ravel())
+        row, category = (own[..., None], np.arange(V)) if vectors else (own, r.rv)
+        index.append((category * rows + row if by_category else row * V + category).ravel())
+        stats.append(count.ravel())
     counts = [sums_by_label(pt.concatenate(index), pt.concatenate(stats), rows * V)]
     total = sums_by_label(pt.concatenate(labels), pt.concatenate(totals), rows)
-    concentration = prior[0].reshape((rows, V)).sum(-1)
-    of_totals = pt.gammaln(concentration) - pt.gammaln(concentration + total) + total * np.log(V)
-    posterior = p.family.posterior(prior, counts)
-    return [p.family.log_marginal(prior, counts).sum() + of_totals.sum(), posterior[0].reshape((rows, V))]
+    concentration = table.sum(-1)
+    of_totals = pt.gammaln(concentration) - pt.gammaln(concentration + total)
+    (posterior,) = p.family.posterior(prior, counts)
+    posterior = posterior.reshape((V, rows)).T if by_category else posterior.reshape((rows, V))
+    return [p.family.log_marginal(prior, counts).sum() + of_totals.sum(), posterior]
 
 
 def as_float(v: Any) -> Variable:

@@ -4,8 +4,9 @@ A likelihood with a parameter :math:`\phi` is, up to what does not depend on it,
 :math:`\exp(\sum_j s_j(x) \eta_j(\phi))`, and so is the prior. The integral over :math:`\phi` depends on the
 data through the sums of the statistics s alone (Diaconis and Ylvisaker 1979).
 
-A family is one entry of `FAMILIES`. Its integrals are relative to the likelihood where the value of the
-parameter, after PyMC's transform, is 0: a probability of 1/2, equal probabilities, a rate of 1, a mean of 0.
+A family is one entry of `FAMILIES`. Its integrals are relative to the likelihood at a reference value of the
+parameter, a probability of 1/2, equal probabilities, a rate of 1, a mean of 0, and have its factor
+:math:`\exp(\sum_j s_j \eta_j)` only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from pymc_discrete.structure.numbers import AS_WRITTEN, NeedsValues, Number, numbers_in
 
 Statistics = Callable[["Likelihood"], list[Any]]
@@ -73,6 +75,8 @@ class Family:
     name : of the prior
     priors : {Op of the prior: function of its parameters, which gives those of the family, or None}
     likelihoods : {Op: how it reads the parameter}
+    reference : a value of the parameter; of a vector of probabilities, equal ones
+    log_weights : (statistics, number of categories) -> for each element, the logarithm of that factor there
     transforms : of PyMC, under which the family's draws are made
     log_marginal : (prior, sums) -> the log of the integral for each label, a graph
     posterior : (prior, sums) -> parameters of the distribution given the data, graphs
@@ -83,6 +87,8 @@ class Family:
     name: str
     priors: Mapping[type[Op], Callable[..., tuple[Any, ...] | None]]
     likelihoods: Mapping[type[Op], Reading]
+    reference: float
+    log_weights: Callable[[Sequence[Any], int], Any]
     transforms: tuple[type, ...]
     log_marginal: Callable[[Sequence[Any], Sequence[Any]], Any]
     posterior: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
@@ -117,13 +123,13 @@ def uniform_as_beta(low: Any, high: Any) -> tuple[Any, ...] | None:
 def beta_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
     (a, b), (s, f) = prior, sums
     integral = pt.gammaln(a + s) + pt.gammaln(b + f) - pt.gammaln(a + b + s + f)
-    return integral - (pt.gammaln(a) + pt.gammaln(b) - pt.gammaln(a + b)) + (s + f) * np.log(2.0)
+    return integral - (pt.gammaln(a) + pt.gammaln(b) - pt.gammaln(a + b))
 
 
 def drawn_beta(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
     of_a, of_b = jax.random.split(key)
     # the logarithms of two gamma variables, whose difference is the log odds, do not underflow
-    log_odds = jax.random.loggamma(of_a, a) - jax.random.loggamma(of_b, b)
+    log_odds = log_gamma_draws(of_a, a) - log_gamma_draws(of_b, b)
     density = a * jax.nn.log_sigmoid(log_odds) + b * jax.nn.log_sigmoid(-log_odds)
     return log_odds, density - (gammaln(a) + gammaln(b) - gammaln(a + b))
 
@@ -137,6 +143,8 @@ BETA = Family(
         ptr.GeometricRV: Reading(0, lambda of: [pt.ones_like(of.x), of.x - 1]),
         ptr.NegBinomialRV: Reading(1, lambda of: [of.params[0], of.x]),
     },
+    0.5,
+    lambda statistics, _: -np.log(2.0) * (statistics[0] + statistics[1]),
     (LogOddsTransform, Interval),
     beta_marginal,
     lambda prior, sums: [p + s for p, s in zip(prior, sums, strict=True)],
@@ -147,11 +155,11 @@ BETA = Family(
 # ---------------------------------------------------------------- rates
 def gamma_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
     (a, b), (s, t) = prior, sums
-    return pt.gammaln(a + s) - pt.gammaln(a) + a * pt.log(b) - (a + s) * pt.log(b + t) + t
+    return pt.gammaln(a + s) - pt.gammaln(a) + a * pt.log(b) - (a + s) * pt.log(b + t)
 
 
 def drawn_gamma(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    log_rate = jax.random.loggamma(key, a) - jnp.log(b)
+    log_rate = log_gamma_draws(key, a) - jnp.log(b)
     return log_rate, a * (log_rate + jnp.log(b)) - b * jnp.exp(log_rate) - gammaln(a)
 
 
@@ -168,6 +176,8 @@ GAMMA = Family(
         ),
         ptr.GammaRV: Reading(1, lambda of: [of.params[0], of.factor * of.x], inverse=True, scaled=True),
     },
+    1.0,
+    lambda statistics, _: -statistics[1],
     (LogTransform,),
     gamma_marginal,
     lambda prior, sums: [p + s for p, s in zip(prior, sums, strict=True)],
@@ -206,6 +216,8 @@ NORMAL = Family(
     "normal",
     {ptr.NormalRV: lambda mean, sd: (mean, sd)},
     {ptr.NormalRV: Reading(0, normal_statistics, scaled=True, shifted=True)},
+    0.0,
+    lambda statistics, _: 0.0 * statistics[0],
     (),
     normal_marginal,
     normal_posterior,
@@ -215,7 +227,7 @@ NORMAL = Family(
 
 # ---------------------------------------------------------------- vectors of probabilities
 def drawn_dirichlet(key: Any, a: Any) -> tuple[Any, Any]:
-    log_gamma = jax.random.loggamma(key, a)
+    log_gamma = log_gamma_draws(key, a)
     log_p = log_gamma - jax.nn.logsumexp(log_gamma, axis=-1, keepdims=True)
     density = (a * log_p - gammaln(a)).sum(-1) + gammaln(a.sum(-1)) + jnp.log(a.shape[-1])
     return log_p[..., :-1] - log_p.mean(-1, keepdims=True), density
@@ -231,9 +243,11 @@ DIRICHLET = Family(
     "dirichlet",
     {ptr.DirichletRV: lambda a: (a,)},
     {
-        ptr.CategoricalRV: Reading(0, lambda of: [of.x]),
+        ptr.CategoricalRV: Reading(0, lambda of: [pt.ones_like(of.x)]),
         ptr.MultinomialRV: Reading(1, lambda of: [of.x]),
     },
+    np.nan,
+    lambda statistics, categories: -np.log(categories) * statistics[0],
     (SimplexTransform,),
     counts_marginal,
     lambda prior, sums: [prior[0] + sums[0]],

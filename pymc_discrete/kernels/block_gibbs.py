@@ -255,28 +255,25 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
     start, v = target.space.blocks[n]
 
     def visit(key, x, backward):
-        def search(x, joined):
-            """The state of a search for the next site that changes, and how to go on with it."""
+        u = uniforms_for(key, v, len(sites))
 
-            def body(found):
-                t = found[0]
-                place = jnp.where(backward, len(sites) - 1 - t, t)
-                site = place if len(sites) == v.size else jnp.asarray(sites)[place]
-                now = x[start + site]
-                differences = functools.partial(target.row, n, site, x, joined)
-                u = uniforms_for(jax.random.fold_in(key, place), v, 1)
-                (value,) = drawing(u, v, site[None], now[None], differences)
-                return t + 1, site, value, value != now
-
-            return body
+        def search(found):
+            """One step of a search for the next site that changes."""
+            t, _, _, _, x, joined = found
+            place = jnp.where(backward, len(sites) - 1 - t, t)
+            site = place if len(sites) == v.size else jnp.asarray(sites)[place]
+            now = x[start + site]
+            differences = functools.partial(target.row, n, site, x, joined)
+            (value,) = drawing(u[:, place][:, None], v, site[None], now[None], differences)
+            return t + 1, site, value, value != now, x, joined
 
         def to_next_change(carried):
             t, x, joined = carried
-            first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool))
+            first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool), x, joined)
             going_on = lambda found: (found[0] < len(sites)) & ~found[3]
-            t, site, value, _ = jax.lax.while_loop(going_on, search(x, joined), first)
+            t, site, value, _, x, joined = jax.lax.while_loop(going_on, search, first)
             # If no further site changes, the last one is set to the value that it already has.
-            joined = target.carried_after(n, site, value, x, joined)
+            joined, x = jax.lax.optimization_barrier((target.carried_after(n, site, value, x, joined), x))
             return t, x.at[start + site].set(value), joined
 
         # An inner loop looks for the next change and an outer one makes it. With one loop and a condition in

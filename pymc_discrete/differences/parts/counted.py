@@ -10,7 +10,7 @@ cost two evaluations of F for each value of a site, however many labels or eleme
 of conjugate parameters and the log densities of partitions are such terms.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,8 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Add, Mul, Neg, Sub
+from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
@@ -37,6 +39,7 @@ from pymc_discrete.differences.parts.incremental import MEMORY_CAP, in_batches
 from pymc_discrete.differences.parts.part import BlockState, Part
 from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
+from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.logp_graph import LogpGraph
@@ -126,6 +129,61 @@ class ByRows:
         constants = [jnp.asarray(v.data)[flat] for v in self.constants]
         out = self.function(*(jnp.ravel(v) for v in values), *own, *constants)[0]
         return jnp.broadcast_to(out, flat.shape).reshape(shape)
+
+
+def after_adding(summands: Variable, sums: Mapping[Variable, float]) -> Variable:
+    """How a function of sums by label changes when numbers are added to the sums, as a graph.
+
+    Where it is built of logarithms of the gamma function, and 1 is added or taken away, the difference is a
+    logarithm, which is cheaper, and exact where the two values are large.
+
+    Parameters
+    ----------
+    sums : {sum by label: what is added}
+    """
+    moved = Depends(sums)
+    step: dict[Variable, float] = dict(sums)  # of tensors that grow by the same everywhere
+
+    def change(v: Variable) -> Variable | None:
+        """None for a function that plain subtraction is left to."""
+        node = v.owner
+        if v in step:
+            return pt.constant(np.full(1, step[v], v.type.dtype))
+        scalar = node.op.scalar_op if node is not None and isinstance(node.op, Elemwise) else None
+        moving = [i for i in node.inputs if i in moved] if scalar is not None else []
+        if isinstance(scalar, GammaLn) and (by := constant_step(moving[0])) in (1.0, -1.0):
+            (inside,) = moving
+            return pt.log(inside) if by == 1.0 else -pt.log(inside - 1.0)
+        changes = [change(i) for i in moving] if isinstance(scalar, Add | Sub | Neg | Mul) else [None]
+        if any(c is None for c in changes) or (isinstance(scalar, Mul) and len(moving) > 1):
+            return None
+        if isinstance(scalar, Mul):
+            return changes[0] * pt.mul(*[i for i in node.inputs if i not in moved])
+        by_input = dict(zip(moving, changes, strict=True))
+        signed = [
+            by_input[i] if n == 0 or not isinstance(scalar, Sub) else -by_input[i]
+            for n, i in enumerate(node.inputs)
+            if i in by_input
+        ]
+        total = pt.add(*signed) if len(signed) > 1 else signed[0]
+        return -total if isinstance(scalar, Neg) else total
+
+    def constant_step(v: Variable) -> float | None:
+        """By how much a tensor grows, None where that is not the same everywhere."""
+        if v in step:
+            return step[v]
+        node = v.owner
+        scalar = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+        moving = [i for i in node.inputs if i in moved]
+        if not isinstance(scalar, Add) or len(moving) > 1:
+            return None
+        return constant_step(moving[0])
+
+    found = change(summands)
+    if found is None:
+        (then,) = rebuild([summands], {v: v + np.asarray(c, v.type.dtype) for v, c in sums.items()})
+        found = then - summands
+    return found + pt.zeros_like(summands)
 
 
 def v_shape(v: Variable) -> tuple[int, ...]:
@@ -271,6 +329,24 @@ class Counted(Part):
             dependence.sparse(self.source), space, pad=True
         )
         self.row_elements = self.size
+        self.tabulated = self._tables()
+
+    def _tables(self) -> list[tuple[Variable, Variable]]:
+        """The change of each summand when an element leaves a label, and when one joins it: (B,) each.
+
+        Empty where elements differ in what they add, or where a site enters more than one.
+        """
+        if self.stats_move or any(e.index.shape[1] > 1 for e in self.elements.values()):
+            return []
+        added = {s.var: constant_number(s.stat) for s in self.found.sums}
+        if any(number is None for number in added.values()):
+            return []
+        tables = []
+        for summands in self.found.rows.values():
+            own = {v: float(c) for v, c in added.items() if v in ancestors_of(summands) and c is not None}
+            less = {v: -c for v, c in own.items()}
+            tables.append((after_adding(summands, less), after_adding(summands, own)))
+        return tables
 
     @classmethod
     def of(cls, term: Term, dependence: Dependence, space: Space) -> "Counted | None":
@@ -293,21 +369,34 @@ class Counted(Part):
         return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))
 
     @property
-    def tensors(self) -> list[Variable]:
+    def _sums(self) -> list[Variable]:
         return [s.var for s in self.found.sums]
+
+    @property
+    def tensors(self) -> list[Variable]:
+        return [*self._sums, *(table for pair in self.tabulated for table in pair)]
+
+    @cached_property
+    def _tables_by_rows(self) -> list[ByRows]:
+        """The rows of the tables, in the order of `tensors`."""
+        return [
+            ByRows(table, [s for s in self._sums if s in ancestors_of(table)], self.size)
+            for pair in self.tabulated
+            for table in pair
+        ]
 
     @cached_property
     def leaves(self) -> list[Variable]:
         moving = [self.index, *(s.stat for s in self.found.sums)]
         own = [v for v in moving if not self.graph.depends(v) and not isinstance(v, Constant)]
         sources = context_inputs([v for v in moving if self.graph.depends(v)], self.graph.values)
-        of_rows = [v for rows in self._rows for v in rows.whole]
+        of_rows = [v for rows in [*self._rows, *self._tables_by_rows] for v in rows.whole]
         return list(dict.fromkeys([*own, *sources, *of_rows, *self._outer_inputs]))
 
     @cached_property
     def _rows(self) -> list[ByRows]:
         """The summands of each sum over labels."""
-        sums = self.tensors
+        sums = self._sums
         return [
             ByRows(summands, [s for s in sums if s in ancestors_of(summands)], self.size)
             for summands in self.found.rows.values()
@@ -378,7 +467,7 @@ class Counted(Part):
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
         v = self.space.variables[n]
         m = self.elements[n].index.shape[1]
-        each = 8 * v.moves * (16 * m if m <= FEW_ELEMENTS else 2 * self.size + 4 * m) * len(self.tensors)
+        each = 8 * v.moves * (16 * m if m <= FEW_ELEMENTS else 2 * self.size + 4 * m) * len(self._sums)
 
         def some(rows, candidates=None):
             return self._of_moves(n, state, at, rows, candidates)
@@ -395,7 +484,11 @@ class Counted(Part):
         after, added = self._after(n, state, rows, candidates)
         after = jnp.broadcast_to(after, jnp.broadcast_shapes(after.shape, added[0].shape))
         m = before.shape[1]
-        if m == 1 and not self.stats_move:
+        if self.tabulated:
+            a, b, tensors = before, after[:, 0], state.tensors
+            changes = [tensors[less][a] + tensors[more][b] for less, more in self.tabulated]
+            changes = [jnp.where(a == b, 0.0, jnp.where(jnp.isnan(c), -jnp.inf, c)) for c in changes]
+        elif m == 1 and not self.stats_move:
             changes = self._of_one_element(state, before, taken, after)
         elif m <= FEW_ELEMENTS:
             changes = self._of_few_elements(state, before, taken, after, added)
@@ -413,7 +506,7 @@ class Counted(Part):
     def _of_one_element(self, state: BlockState, before, taken, after) -> list[Any]:
         """Changes (r, K) of the sums over labels where a site decides the label of one element."""
         a, b = before, after[:, 0]
-        stats = dict(zip(self.tensors, taken, strict=True))
+        stats = dict(zip(self._sums, taken, strict=True))
         changes = []
         for rows in self._rows:
             sums = [state.tensors[v] for v in rows.sums]
@@ -442,7 +535,7 @@ class Counted(Part):
                 [jnp.broadcast_to(-t[..., None], after.shape), jnp.broadcast_to(s, after.shape)], axis=1
             )
             whole.append((same * each[:, None]).sum(axis=2))
-        by_tensor = dict(zip(self.tensors, whole, strict=True))
+        by_tensor = dict(zip(self._sums, whole, strict=True))
         changes = []
         for rows in self._rows:
             now = [state.tensors[v][labels] for v in rows.sums]
@@ -466,12 +559,12 @@ class Counted(Part):
             return sums + change
 
         return self._of_new_sums(
-            state, [then(state.tensors[v], t, s) for v, t, s in zip(self.tensors, taken, added, strict=True)]
+            state, [then(state.tensors[v], t, s) for v, t, s in zip(self._sums, taken, added, strict=True)]
         )
 
     def _of_new_sums(self, state: BlockState, sums: list[Any]) -> list[Any]:
         """Changes (r, C) of the sums over labels, from all sums by label (r, C, B) afterwards."""
-        by_tensor = dict(zip(self.tensors, sums, strict=True))
+        by_tensor = dict(zip(self._sums, sums, strict=True))
         labels = jnp.broadcast_to(np.arange(self.size), sums[0].shape)
         changes = []
         for rows in self._rows:
@@ -483,7 +576,7 @@ class Counted(Part):
     # ------------------------------------------------------------ several sites at once
     def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
         count, candidates, m = moves.values.shape
-        size = 8 * count * candidates * (2 * self.size + 4 * m) * len(self.tensors)
+        size = 8 * count * candidates * (2 * self.size + 4 * m) * len(self._sums)
         if size <= MEMORY_CAP:
             return self._of_joint_moves(n, state, at, moves)
         sites, values = jnp.asarray(moves.sites), moves.values
@@ -532,13 +625,20 @@ class Counted(Part):
             more = jnp.broadcast_to(more, (*before.shape, 1))[0, :, 0]
             tensor = tensor.at[before[0]].add(-t[0].astype(tensor.dtype))
             new[s.var] = tensor.at[after].add(more.astype(tensor.dtype))
+        labels = jnp.concatenate([before[0], after])
+        for table, rows in zip(self.tensors[len(new) :], self._tables_by_rows, strict=True):
+            values = rows.at(labels, [new[v][labels] for v in rows.sums], state.arrays)
+            tensor = state.tensors[table]
+            for label, value in zip(labels, values.astype(tensor.dtype), strict=True):
+                tensor = tensor.at[label].set(value)  # one at a time, since XLA copies it for both at once
+            new[table] = tensor
         return new
 
     # ------------------------------------------------------------ cost
     @cached_property
     def _of_row(self) -> float:
         """Counted operations of evaluating what is summed over labels at one label."""
-        return costs.of_graph([*self.found.rows.values()], self.graph, set(self.tensors)) / max(self.size, 1)
+        return costs.of_graph([*self.found.rows.values()], self.graph, set(self._sums)) / max(self.size, 1)
 
     @cached_property
     def rest_cost(self) -> float:
@@ -561,6 +661,13 @@ class Counted(Part):
 
     def cost_of_value(self, n: int) -> float:
         return self.space.variables[n].size * self.rest_cost if n in self.variables else 0.0
+
+
+def constant_number(v: Variable) -> float | None:
+    """The one number that all elements of a constant have, None for other variables."""
+    if not isinstance(v, Constant) or not np.size(v.data) or np.ptp(np.asarray(v.data, float)):
+        return None
+    return float(np.ravel(v.data)[0])
 
 
 def ancestors_of(var: Variable) -> set[Variable]:
