@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_discrete.differences.density import ModelDensity
-from pymc_discrete.integrals.conjugate import conjugate_parameters
+from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.integrate import quadratic_in
 from pymc_discrete.model.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.model.described import DescribedBlock, DescribedModel
@@ -149,13 +149,16 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
         return ()
     if isinstance(integrate, str) and integrate == "auto" and "auto" not in model.named_vars:
         block = DescribedModel(model).block(names)
+        if conjugate := conjugate_in(model, names, block.point):
+            return tuple(conjugate)
         with model_settings():
             chosen = quadratic_in(logp_graph(model, names, block.point, block.supports), model)
         if not chosen:
             raise ValueError(
-                "integrate='auto' finds nothing to integrate out: in no continuous variable without bounds "
-                f"that enters a term of {shown(names)} is the log density a quadratic form, as it is with "
-                "Normal priors and a Normal likelihood of a linear predictor. Leave integrate= out."
+                f"integrate='auto' finds nothing to integrate out: {shown(names)} selects elements of no "
+                "parameter with a conjugate prior, and in no continuous variable without bounds that enters "
+                "a term of it is the log density a quadratic form, as it is with Normal priors and a Normal "
+                "likelihood of a linear predictor. Leave integrate= out."
             )
         return tuple(chosen)
     chosen = block_of(model, integrate, CONTINUOUS, "integrate")

@@ -250,9 +250,7 @@ def without_conjugate(
     terms : of the free variables, of the observed ones, of the potentials, or None where nothing has changed
     conjugate : with graphs of the model's value variables
     """
-    parameters = [p for p in conjugate_parameters(model, point).values() if isinstance(p, ConjugateParameter)]
-    parameters = [p for p in parameters if str(model.rvs_to_values[p.rv].name) in names]
-    if not parameters:
+    if not (parameters := apart(model, names, point)):
         return None, []
     new, integrated = list(terms_of(model)), []
     number = {rv: n for n, rv in enumerate([*model.free_RVs, *model.observed_RVs])}
@@ -266,24 +264,85 @@ def without_conjugate(
     return new, integrated
 
 
+def apart(
+    model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]
+) -> list[ConjugateParameter]:
+    """The conjugate parameters among some variables that can be integrated out, each for itself.
+
+    Normal ones that unknown labels do not select, or that are added up with others, are left to the integral
+    over all of them together.
+
+    Raises
+    ------
+    ValueError
+        Where two of them are read together, so that neither is conjugate when the other has no value.
+    """
+    found = conjugate_parameters(model, point) if names else {}
+    parameters = {n: p for n, p in found.items() if n in names and isinstance(p, ConjugateParameter)}
+    rvs = {model.values_to_rvs[v] for v in model.value_vars if v.name in names}
+    labels = Depends([rv for rv in model.free_RVs if not rv.type.dtype.startswith("float")])
+    chosen = []
+    for name, p in parameters.items():
+        beside = [*p.rv.owner.inputs, *(v for r in p.reads for v in r.rv.owner.inputs)]
+        together = any(reads(beside, rv, model.basic_RVs) for rv in rvs - {p.rv})
+        if p.family.name == "normal":
+            moving = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset) if v in labels]
+            if together or moving or not all(r.labels in labels for r in p.reads):
+                continue
+        elif together:
+            others = shown(sorted(set(names) - {name}))
+            raise ValueError(
+                f"{name!r} cannot be integrated out together with {others}: a distribution reads both, so "
+                "that neither is conjugate without the other's value. Leave one of them out of integrate=; "
+                "NUTS moves it then."
+            )
+        chosen.append(p)
+    return chosen
+
+
 def at_reference(model: pm.Model, read: Read, p: ConjugateParameter) -> Variable:
     """What a likelihood has besides the factor that depends on the parameter.
 
     That is its log density at the family's reference value, less the logarithm of that factor there.
     """
     node, reading = read.rv.owner, read.reading
-    reference = p.family.reference
+    categories = p.shape[-1] if p.family.categories else 1
     if p.family.categories:
-        param = pt.constant(np.full(p.shape[-1], 1 / p.shape[-1]))
+        param = pt.constant(np.full(categories, 1 / categories))
     else:
-        param = read.likelihood.factor * reference + read.likelihood.offset
+        param = read.likelihood.factor * p.family.reference + read.likelihood.offset
         param = 1 / param if reading.inverse else param
     params = [param if n == reading.place else v for n, v in enumerate(read.likelihood.params)]
     statistics = [as_float(s) for s in reading.statistics(read.likelihood)]
-    factor, *params = model.replace_rvs_by_values([p.family.log_weights(statistics, p.shape[-1]), *params])
-    logp = pm.logp(node.op(*params), model.rvs_to_values[read.rv], warn_rvs=False)
+    factor, *params = model.replace_rvs_by_values([p.family.log_weights(statistics, categories), *params])
+    _, rv = node.op(*params, rng=node.op.rng_param(node), return_next_rng=True)
+    logp = pm.logp(rv, model.rvs_to_values[read.rv], warn_rvs=False)
     # of a vector of counts the log density is one number
     return logp - (factor.sum(-1) if factor.type.ndim > logp.type.ndim else factor)
+
+
+def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]) -> list[str]:
+    """Names of the conjugate parameters that are read at labels of a block, or by a variable of the block.
+
+    Parameters
+    ----------
+    names : value variables of the block
+    point : a point of the model, which determines all shapes
+    """
+    block = {rv for rv, value in model.rvs_to_values.items() if value.name in names}
+    moved, chosen = Depends(block), list[str]()
+    for name, p in conjugate_parameters(model, point).items():
+        if isinstance(p, str):
+            continue
+        beside = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset) if v in moved]
+        if beside or not any(r.rv in block or r.labels in moved for r in p.reads):
+            continue
+        try:
+            if len(apart(model, [*chosen, name], point)) > len(chosen):
+                chosen.append(name)
+        except ValueError:  # read together with one that is chosen
+            continue
+    return chosen
 
 
 def conjugate_parameters(

@@ -1,0 +1,329 @@
+"""Conjugate parameters that are integrated out: against integrals of PyMC's log density, and enumeration."""
+
+import itertools
+
+import arviz as az
+import jax
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import kstest, loggamma
+
+import pymc_discrete as pmd
+from pymc_discrete.differences.parts import counted
+from pymc_discrete.differences.parts.counted import Counted
+from pymc_discrete.integrals.log_gamma import log_gamma_draws
+from tests.tools.running import QUIET
+from tests.tools.statistics import LARGEST_Z, zs_of_proportions
+
+pytestmark = pytest.mark.shares_programs
+
+N, K = 4, 2
+EACH = np.arange(1.0, N + 1)
+COUNTS, REALS, BITS = np.array([0, 3, 1, 5]), np.array([-1.2, 0.4, 3.0, 2.2]), np.array([0, 1, 1, 0])
+POSITIVE = np.array([0.3, 1.1, 0.2, 2.5])
+
+# {name: (prior, likelihood given the parameter at the label of each of N elements)}
+PAIRS = {
+    "beta bernoulli": (
+        lambda: pm.Beta("phi", 2, 0.7, shape=K),
+        lambda p: pm.Bernoulli("y", p, observed=BITS),
+    ),
+    "beta binomial": (
+        lambda: pm.Beta("phi", [1.0, 3.0], 2.0, shape=K),
+        lambda p: pm.Binomial("y", [7, 6, 5, 9], p, observed=COUNTS),
+    ),
+    "uniform binomial": (
+        lambda: pm.Uniform("phi", 0, 1, shape=K),
+        lambda p: pm.Binomial("y", 6, p, observed=COUNTS),
+    ),
+    "beta geometric": (
+        lambda: pm.Beta("phi", 2, 3, shape=K),
+        lambda p: pm.Geometric("y", p, observed=COUNTS + 1),
+    ),
+    "beta negative binomial": (
+        lambda: pm.Beta("phi", 2, 3, shape=K),
+        lambda p: pm.NegativeBinomial("y", n=EACH, p=p, observed=COUNTS),
+    ),
+    "gamma poisson": (
+        lambda: pm.Gamma("phi", 2, 1.5, shape=K),
+        lambda p: pm.Poisson("y", p, observed=COUNTS),
+    ),
+    "gamma poisson with exposures": (
+        lambda: pm.Gamma("phi", [2, 0.4], 1.5, shape=K),
+        lambda p: pm.Poisson("y", EACH * p / 2, observed=COUNTS),
+    ),
+    "exponential exponential": (
+        lambda: pm.Exponential("phi", 0.7, shape=K),
+        lambda p: pm.Exponential("y", p * 2, observed=POSITIVE),
+    ),
+    "gamma gamma": (
+        lambda: pm.Gamma("phi", 2, 1, shape=K),
+        lambda p: pm.Gamma("y", EACH, p, observed=POSITIVE),
+    ),
+    "gamma exponential by its scale": (
+        lambda: pm.Gamma("phi", 2, 1, shape=K),
+        lambda p: pm.Exponential("y", scale=EACH / p, observed=POSITIVE),
+    ),
+    "normal normal": (
+        lambda: pm.Normal("phi", 1, [2, 0.5], shape=K),
+        lambda p: pm.Normal("y", p, EACH, observed=REALS),
+    ),
+    "normal normal with a slope": (
+        lambda: pm.Normal("phi", 1, 2, shape=K),
+        lambda p: pm.Normal("y", 1 + p * EACH - 0.5 * REALS, 2, observed=REALS),
+    ),
+    "dirichlet categorical": (
+        lambda: pm.Dirichlet("phi", [0.4, 1.7], shape=(K, 2)),
+        lambda p: pm.Categorical("y", p, observed=BITS),
+    ),
+    "dirichlet multinomial": (
+        lambda: pm.Dirichlet("phi", [0.4, 1.7], shape=(K, 2)),
+        lambda p: pm.Multinomial("y", COUNTS + BITS, p, observed=np.stack([COUNTS, BITS], 1)),
+    ),
+}
+STATES = np.array(list(itertools.product(range(K), repeat=N)))
+
+
+def of_pair(name):
+    prior, likelihood = PAIRS[name]
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.3, 0.7], shape=N)
+        likelihood(prior()[z])
+    return model
+
+
+def integrals(model, states):
+    """(S,) nats, PyMC's log density of each state of z integrated over the two elements of phi.
+
+    Given z they are independent, so that two integrals over lines through a point are enough. The trapezoid
+    rule is exact to rounding for what vanishes at both ends.
+    """
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    value = model.rvs_to_values[model["phi"]]
+    shape = np.shape(model.initial_point()[value.name])
+    far = 60 if model.rvs_to_transforms[model["phi"]] else 20
+    grid = np.linspace(-far, far, 401)
+    found = []
+    for z in states:
+
+        def at(v, z=z):
+            found = float(logp({"z": z, value.name: np.reshape(v, shape)}))
+            return -np.inf if np.isnan(found) else found  # where a probability is rounded to 1
+
+        lines = [[at(u * e) for u in grid] for e in np.eye(K)]
+        found.append(sum(logsumexp(line) + np.log(grid[1] - grid[0]) for line in lines) - at(np.zeros(K)))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_integral_is_that_of_pymcs_log_density(name):
+    model = of_pair(name)
+    target = pmd.target_from_model(model, ["z"], integrate=["phi"])
+    x = np.array([0, 1, 0, 1])
+    states = np.stack([x, *(x ^ e for e in np.eye(N, dtype=int))])
+    expected = integrals(model, states)
+    assert float(target.total(x)) == pytest.approx(expected[0], abs=2e-6)  # PyMC's constants are of 32 bits
+    differences = np.asarray(target.differences(x))[np.arange(N), 1 - x]
+    np.testing.assert_allclose(differences, expected[1:] - expected[0], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_draw_has_the_density_that_is_said(name):
+    model = of_pair(name)
+    target = pmd.target_from_model(model, ["z"], integrate="auto")
+    logp, density, x = model.compile_logp(mode="FAST_COMPILE"), target.density, np.array([0, 1, 1, 0])
+    with density.running(traced=False):
+        draw = jax.jit(lambda key: density.draw_integrated(key, x, target.ready()))
+        for seed in range(3):
+            values, logdensity = draw(jax.random.key(seed))
+            point = {"z": x, **{k: np.asarray(v) for k, v in values.items()}}
+            assert float(target.total(x) + logdensity) == pytest.approx(float(logp(point)), abs=2e-6)
+
+
+@pytest.mark.parametrize("shape", [0.02, 0.9, 1.0, 40.0])
+def test_logarithms_of_gamma_draws(shape):
+    draws = np.asarray(log_gamma_draws(jax.random.key(3), np.full(4000, shape)))
+    assert kstest(draws, lambda v: loggamma.cdf(v, shape)).pvalue > 1e-4
+
+
+# ---------------------------------------------------------------- differences of sums by label
+def poisson_with_exposures_by_group():
+    """What an element adds depends on its label, too."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5], shape=6)
+        rate = pm.Gamma("phi", 2, 1, shape=3)
+        pm.Poisson("y", rate[z] * pt.constant([0.5, 1.0, 2.0])[z], observed=[0, 3, 1, 5, 2, 2])
+    return model
+
+
+def block_model():
+    """A site enters several elements, and an element depends on two sites."""
+    i, j = np.triu_indices(5, 1)
+    with pm.Model() as model:
+        z = pm.Categorical("z", pm.Dirichlet("w", [0.5, 1, 2]), shape=5)
+        pm.Bernoulli("y", pm.Beta("phi", 1, 2, shape=(3, 3))[z[i], z[j]], observed=(i * j) % 2)
+    return model
+
+
+def topics():
+    """Rows of one parameter by data, of another by unknowns; some words in two places."""
+    words = np.array([0, 1, 1, 2, 0, 3])
+    with pm.Model() as model:
+        theta = pm.Dirichlet("theta", [0.3, 0.4, 0.5], shape=(2, 3))
+        z = pm.Categorical("z", theta[[0, 0, 0, 1, 1, 1]], shape=6)
+        pm.Categorical("y", pm.Dirichlet("phi", np.full(4, 0.2), shape=(3, 4))[z], observed=words)
+    return model
+
+
+MODELS = [poisson_with_exposures_by_group, block_model, topics]
+
+
+@pytest.mark.parametrize("build", MODELS)
+@pytest.mark.parametrize("by", ["default", "few", "many"])
+def test_differences_are_those_of_the_density(build, by, monkeypatch):
+    if by != "default":
+        monkeypatch.setattr(counted, "FEW_ELEMENTS", 0 if by == "many" else 8)
+        monkeypatch.setattr(counted.Counted, "_tables", lambda self: [])
+    with build() as model:
+        pm.Normal(by)  # makes it another model than that of the other cases, which share what is compiled
+    names = [name for name in ("phi", "w", "theta") if name in model.named_vars]
+    target = pmd.target_from_model(model, None, integrate=names, differences="exact")
+    assert any(isinstance(p, Counted) for p in target.density.parts)
+    r = np.random.default_rng(2)
+    for _ in range(3):
+        x = r.integers(target.space.lower, target.space.upper + 1)
+        differences, base = np.asarray(target.differences(x)), float(target.total(x))
+        for i in range(len(x)):
+            for k in range(target.space.lower[i], target.space.upper[i] + 1):
+                y = x.copy()
+                y[i] = k
+                assert differences[i, k] == pytest.approx(float(target.total(y)) - base, abs=1e-9)
+
+
+# ---------------------------------------------------------------- draws
+def of_four_families():
+    """Labels with a prior, means, rates, shares and words, all integrated out, and a parameter of a prior."""
+    with pm.Model() as model:
+        spread = pm.Gamma("spread", 3, 2)
+        z = pm.Categorical("z", pm.Dirichlet("w", [1.0, 2.0]), shape=N)
+        pm.Normal("x", pm.Normal("mean", 1, spread, shape=2)[z], 1.5, observed=REALS)
+        pm.Poisson("y", pm.Gamma("rate", 2, 3, shape=2)[z] * EACH, observed=COUNTS)
+        pm.Binomial("k", 7, pm.Uniform("share", 0, 1, shape=2)[z], observed=COUNTS)
+        pm.Categorical("v", pm.Dirichlet("word", np.full(3, 0.5), shape=(2, 3))[z], observed=BITS * 2)
+    return model
+
+
+PARAMETERS = ["w", "mean", "rate", "share", "word"]
+
+
+def means_given(z, spread):
+    """{parameter: its means given the labels}, by hand."""
+    means = {name: [] for name in PARAMETERS}
+    for k in range(2):
+        own = z == k
+        precision = 1 / spread**2 + own.sum() / 1.5**2
+        means["w"].append((k + 1 + own.sum()) / (3 + N))
+        means["mean"].append((1 / spread**2 + REALS[own].sum() / 1.5**2) / precision)
+        means["rate"].append((2 + COUNTS[own].sum()) / (3 + EACH[own].sum()))
+        means["share"].append((1 + COUNTS[own].sum()) / (2 + 7 * own.sum()))
+        means["word"].append((0.5 + np.bincount(BITS[own] * 2, minlength=3)) / (1.5 + own.sum()))
+    return {name: np.array(m) for name, m in means.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["pm", "pmd"])
+def test_draws_have_the_posterior_in_both_samplers(sampler):
+    model = of_four_families()
+    target = pmd.target_from_model(model, ["z"], integrate=PARAMETERS)
+    logs = np.linspace(-5, 4, 61)  # of the spread, by the trapezoid rule
+    point = model.initial_point()
+    logdensity = np.array(
+        [
+            [float(target.at({**point, "z": z, "spread_log__": np.array(s)})[1].total(z)) for s in logs]
+            for z in STATES
+        ]
+    )
+    p = np.exp(logdensity - logdensity.max())
+    p /= p.sum()
+    expected = {
+        name: sum(
+            p[i, j] * means_given(z, np.exp(s))[name]
+            for i, z in enumerate(STATES)
+            for j, s in enumerate(logs)
+        )
+        for name in PARAMETERS
+    }
+    with model:
+        step = pmd.BlockGibbs(["z"], integrate="auto")
+        assert set(step.integrated) == {str(model.rvs_to_values[model[n]].name) for n in PARAMETERS}
+        options = {"draws": 3000, "tune": 500, "chains": 2, "random_seed": 4, "step": step, **QUIET}
+        idata = pmd.sample(**options) if sampler == "pmd" else pm.sample(cores=1, **options)
+    posterior = idata.posterior
+    assert np.abs(zs_of_proportions(posterior["z"].values, STATES, p.sum(1))).max() < LARGEST_Z
+    for name in PARAMETERS:
+        draws = posterior[name].values.reshape(2, 3000, -1)
+        for n, mean in enumerate(expected[name].ravel()):
+            error = draws[..., n].std() / np.sqrt(float(az.ess(draws[..., n], method="mean")))
+            assert abs(draws[..., n].mean() - mean) / error < LARGEST_Z
+    spread = (p.sum(0) * np.exp(logs)).sum()
+    error = float(az.mcse(posterior["spread"].values, method="mean"))
+    assert abs(float(posterior["spread"].mean()) - spread) / error < LARGEST_Z
+
+
+# ---------------------------------------------------------------- what is not conjugate
+def read_by(likelihood, prior=lambda: pm.Beta("phi", 1, 1, shape=K)):
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.3, 0.7], shape=N)
+        likelihood(prior(), z)
+    return model
+
+
+def with_potential(p, z):
+    pm.Bernoulli("y", p[z], observed=BITS)
+    pm.Potential("more", -p.sum())
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (
+            lambda: read_by(lambda p, z: pm.Bernoulli("y", p[z] ** 2, observed=BITS)),
+            "'y' reads a function of it",
+        ),
+        (
+            lambda: read_by(lambda p, z: pm.Bernoulli("y", logit_p=p[z], observed=BITS)),
+            "'y' reads a function",
+        ),
+        (
+            lambda: read_by(lambda p, z: pm.Poisson("y", p[z], observed=BITS)),
+            "'y', which reads it, has a like",
+        ),
+        (lambda: read_by(with_potential), "a Potential reads it"),
+        (
+            lambda: read_by(lambda p, z: pm.Normal("x", p[z], 1, shape=N)),
+            "'y'|'x', which reads it, NUTS moves",
+        ),
+        (lambda: read_by(lambda p, z: None), "nothing reads it"),
+        (
+            lambda: read_by(
+                lambda p, z: pm.Bernoulli("y", p[z], observed=BITS),
+                lambda: pm.Uniform("phi", 0, 0.5, shape=K),
+            ),
+            "its prior is no conjugate one",
+        ),
+        (
+            lambda: read_by(
+                lambda p, z: pm.Categorical("y", p[:, z].T, observed=BITS),
+                lambda: pm.Dirichlet("phi", np.ones(K), shape=(2, K)),
+            ),
+            "'y' reads a function of it",
+        ),
+    ],
+    ids=["square", "logits", "likelihood", "potential", "unknown", "unread", "prior", "categories selected"],
+)
+def test_why_a_parameter_is_not_integrated_out(model, words):
+    with model() as model, pytest.raises(ValueError, match=f"'phi' cannot be integrated out: .*({words})"):
+        pmd.BlockGibbs(["z"], integrate=["phi"])
