@@ -203,6 +203,34 @@ def test_differences_are_those_of_the_density(build, by, monkeypatch):
                 assert differences[i, k] == pytest.approx(float(target.total(y)) - base, abs=1e-9)
 
 
+@pytest.mark.parametrize("build", MODELS)
+@pytest.mark.parametrize("by", ["default", "many"])
+def test_what_a_scan_carries_along_is_that_of_the_state(build, by, monkeypatch):
+    if by != "default":
+        monkeypatch.setattr(counted, "FEW_ELEMENTS", 0)
+        monkeypatch.setattr(counted.Counted, "_tables", lambda self: [])
+    with build() as model:
+        pm.Normal(by)
+    names = [name for name in ("phi", "w", "theta") if name in model.named_vars]
+    target = pmd.target_from_model(model, None, integrate=names, differences="exact")
+    r = np.random.default_rng(3)
+
+    @jax.jit
+    def moved(x, sites, values):
+        """The state after some moves of single sites, and the differences of all sites there."""
+        carried = target.carried(x)
+        for site, value in zip(sites, values, strict=True):
+            carried = target.carried_after(0, site, value, x, carried)
+            x = x.at[site].set(value)
+        return x, jax.numpy.stack([target.row(0, i, x, carried)[0] for i in np.arange(target.space.d)])
+
+    with target.density.running(traced=False):
+        x = r.integers(target.space.lower, target.space.upper + 1)
+        sites, values = r.integers(0, target.space.d, 5), r.integers(0, 3, 5)
+        y, rows = moved(x, sites, values)
+    np.testing.assert_allclose(rows, target.differences(np.asarray(y)), atol=1e-9)
+
+
 # ---------------------------------------------------------------- draws
 def of_four_families():
     """Labels with a prior, means, rates, shares and words, all integrated out, and a parameter of a prior."""
@@ -327,3 +355,12 @@ def with_potential(p, z):
 def test_why_a_parameter_is_not_integrated_out(model, words):
     with model() as model, pytest.raises(ValueError, match=f"'phi' cannot be integrated out: .*({words})"):
         pmd.BlockGibbs(["z"], integrate=["phi"])
+
+
+def test_two_rates_of_one_count_are_not_integrated_out_together():
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.3, 0.7], shape=N)
+        pm.Poisson("y", pm.Gamma("a", 1, 1, shape=K)[z] * pm.Gamma("b", 1, 1), observed=COUNTS)
+    with model, pytest.raises(ValueError, match="'a_log__' cannot be integrated out together with 'b'"):
+        pmd.BlockGibbs(["z"], integrate=["a", "b"])
+    assert pmd.BlockGibbs(["z"], integrate="auto", model=model).integrated == ("a_log__",)
