@@ -51,6 +51,21 @@ def test_all_addresses_of_the_project_are_those_of_pyproject():
     assert pages == {f"{owner}.github.io/{name}"}
 
 
+def test_bounds_of_the_recipe_are_those_of_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = {
+        re.match(r"[\w-]+", one).group().lower(): re.sub(r"^[\w-]+|\s", "", one)
+        for one in [*project["project"]["dependencies"], "python" + project["project"]["requires-python"]]
+    }
+    recipe = (ROOT / "conda/recipe.yaml").read_text()
+    python = re.search(r'python_min: "(.*)"', recipe).group(1)
+    run = re.search(r"^  run:\n((?:    - .*\n)*)", recipe, re.M).group(1).replace("${{ python_min }}", python)
+    assert dict(re.findall(r"- (\S+) (\S+)", run)) == asked
+    # the oldest Python is that of the job with the oldest versions
+    job = (ROOT / ".github/workflows/tests.yml").read_text().split("\n  oldest:\n")[1].split("\n\n")[0]
+    assert f'python-version: "{python}"' in job
+
+
 def test_the_reference_has_every_public_name():
     listed = {line.strip() for line in (ROOT / "docs/api.md").read_text().splitlines()}
     assert set(pmd.__all__) - {"__version__"} <= listed

@@ -15,6 +15,7 @@ from scipy import special, stats
 
 import pymc_discrete as pmd
 from benchmarks.jags import HMM_MATRIX, MODELS, occupancy_data
+from pymc_discrete.sampling.options import SAID_INSTEAD
 from tests.tools.processes import ROOT
 
 pmx = pytest.importorskip("pymc_extras")  # which warns when it is imported
@@ -103,6 +104,49 @@ def test_messages_of_the_cheat_sheet_are_those_of_the_package():
     said = log_of_program()
     assert len(messages) > 10
     assert not [m for m in messages if m.removesuffix("...") not in said]
+
+
+# ---------------------------------------------------------------- docs/sampler_argument.md
+def sampler_of_the_page():
+    """The class that the page has, and {option of pmd.sample: whose it is} by its table."""
+    page = (ROOT / "docs/sampler_argument.md").read_text()
+    names = {}
+    exec(re.search(r"^```python\n(.*?)^```", page, re.M | re.S).group(1), names)
+    rows = re.findall(r"^\| (`.*?) \| (run|algorithm|neither) \|", page, re.M)
+    return names["Discrete"], {option: owner for row, owner in rows for option in re.findall(r"`(\w+)`", row)}
+
+
+def options_of(function):
+    return {p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD}
+
+
+def test_options_of_the_sampler_are_those_of_pmd_sample():
+    sampler, owner = sampler_of_the_page()
+    assert set(owner) == options_of(pmd.sample)
+    of = {who: {option for option in owner if owner[option] == who} for who in ("run", "algorithm")}
+    assert options_of(sampler) == of["algorithm"]
+    of_the_run = options_of(sampler.sample_from_init) - {"self"}
+    assert of["run"] < of_the_run < options_of(pm.sample)
+    assert of_the_run - of["run"] <= set(SAID_INSTEAD)
+    for function in (sampler, sampler.sample_from_init):
+        for option, parameter in inspect.signature(function).parameters.items():
+            if option in owner and option not in ("tune", "chains", "self"):
+                assert parameter.default == inspect.signature(pmd.sample).parameters[option].default
+
+
+def test_the_sampler_of_the_page_draws_what_pmd_sample_draws():
+    sampler, _ = sampler_of_the_page()
+    with pm.Model() as model:
+        pm.Bernoulli("z", 0.3, shape=3)
+    run = {"draws": 4, "tune": 0, "chains": 2, "random_seed": 1, "compute_convergence_checks": False}
+    step = lambda: pmd.BlockGibbs(["z"])
+    found = sampler(step=step, thin=2).sample_from_init(model=model, quiet=True, **run)
+    with model:
+        expected = pmd.sample(step=step(), thin=2, progressbar=False, **run)
+    np.testing.assert_array_equal(found.posterior["z"], expected.posterior["z"])
+    assert found.posterior.sizes["draw"] == 4
+    with pytest.raises(ValueError, match=r"has no use for cores, compile_kwargs"):
+        sampler().sample_from_init(model=model, cores=2, compile_kwargs={"mode": "JAX"})
 
 
 # ---------------------------------------------------------------- docs/from_jags.md
