@@ -162,12 +162,12 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
             )
         return tuple(chosen)
     chosen = block_of(model, integrate, CONTINUOUS, "integrate")
-    conjugate = conjugate_parameters(model, DescribedModel(model).point)
+    found = conjugate_parameters(model, DescribedModel(model).point)
     for rv, value in model.rvs_to_values.items():
         name = str(value.name)
-        if name in chosen and model.rvs_to_transforms[rv] is not None and isinstance(conjugate[name], str):
+        if name in chosen and model.rvs_to_transforms[rv] is not None and isinstance(found[name], str):
             raise ValueError(
-                f"{rv.name!r} cannot be integrated out: its values have bounds, and {conjugate[name]}. Leave "
+                f"{rv.name!r} cannot be integrated out: its values have bounds, and {found[name]}. Leave "
                 "it out of integrate=; NUTS moves it then."
             )
     return tuple(chosen)

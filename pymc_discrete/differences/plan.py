@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_discrete.differences.parts.counted import Counted
+from pymc_discrete.differences.parts.by_label import ByLabel
 from pymc_discrete.differences.parts.elements import elements_per_variable
 from pymc_discrete.differences.parts.gradient import Gradient
 from pymc_discrete.differences.parts.in_place import InPlace, Joined
@@ -94,7 +94,7 @@ class Plan:
             sparse += sparse_terms
             dense += dense_terms
             constant += constant_terms
-        self.incremental: list[Incremental | Counted] = []
+        self.incremental: list[Incremental | ByLabel] = []
         self.gradients: list[Gradient] = []
         self.sparse, self.dense = sparse, dense
         self.constant = [t.total for t in constant]
@@ -199,7 +199,7 @@ class Plan:
         that cancel in the sum of all parts would remain.
         """
         dependence, space = self.dependence, self.space
-        parts = [Counted.of(t, dependence, space) or incremental(t, dependence, space) for t in terms]
+        parts = [ByLabel.of(t, dependence, space) or incremental(t, dependence, space) for t in terms]
         variables = set[int]().union(*(p.variables for p in parts))
         cost = sum(p.cost_of_all for p in parts)
         cheap = CHEAP * sum(p.moves_of(n) * p.row_elements for p in parts if p.linear for n in p.variables)
@@ -224,7 +224,7 @@ class Plan:
             )
         self._add_exact(parts, f"; its gradient is blind: {gradient.blind}")
 
-    def _add_exact(self, parts: list[Incremental | Counted], more: str = "") -> None:
+    def _add_exact(self, parts: list[Incremental | ByLabel], more: str = "") -> None:
         """Add parts with exact differences; `more` is appended to the reason."""
         self.incremental += parts
         for part in parts:
@@ -320,11 +320,11 @@ class Plan:
         return whole, widths
 
     def cost_of_value(self, n: int) -> float:
-        """Counted operations of evaluating all sites of variable n at one more value."""
+        """ByLabel operations of evaluating all sites of variable n at one more value."""
         return sum(part.cost_of_value(n) for part in self.parts)
 
     def cost(self, one_site: bool, stretches: bool = False) -> float:
-        """Counted operations of one transition.
+        """ByLabel operations of one transition.
 
         Parameters
         ----------

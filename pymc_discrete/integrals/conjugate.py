@@ -25,7 +25,7 @@ from pytensor.tensor.random.basic import MultinomialRV
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pymc_discrete.integrals.families import FAMILIES, Family, Likelihood, Reading
+from pymc_discrete.integrals.families import FAMILIES, ConjugateLikelihood, Family, Reading
 from pymc_discrete.model.logp import constants_of_data, terms_of
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Depends
@@ -48,7 +48,7 @@ class Read:
     rv: Variable
     unknown: bool
     labels: Variable
-    likelihood: Likelihood
+    likelihood: ConjugateLikelihood
     reading: Reading
 
 
@@ -91,9 +91,9 @@ def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -
     if prior_of(rv, family) is None:
         raise Refusal("its prior is no conjugate one")
     random = [*model.basic_RVs]
-    if any(reads([potential], rv, random) for potential in model.potentials):
+    if any(depend_directly([potential], rv, random) for potential in model.potentials):
         raise Refusal("a Potential reads it")
-    children = [child for child in random if reads(child.owner.inputs, rv, random)]
+    children = [child for child in random if depend_directly(child.owner.inputs, rv, random)]
     if not children:
         raise Refusal("nothing reads it")
     moved = [str(v.name) for v in children if v in model.free_RVs and v.type.dtype.startswith("float")]
@@ -104,7 +104,7 @@ def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -
     )
 
 
-def reads(graphs: Sequence[Variable], rv: Variable, random: Sequence[Variable]) -> bool:
+def depend_directly(graphs: Sequence[Variable], rv: Variable, random: Sequence[Variable]) -> bool:
     """Whether graphs depend on a random variable other than by way of further random variables."""
     return rv in graphs or any(rv in node.inputs for node in toposort(graphs, blockers=random))
 
@@ -134,14 +134,16 @@ def read_of(
         raise Refusal(f"{name}, which reads it, has a likelihood to which its prior is not conjugate")
     params = node.op.dist_params(node)
     others = [p for n, p in enumerate(params) if n != reading.place]
-    if reads(others, rv, random):
+    if depend_directly(others, rv, random):
         raise Refusal(f"another parameter of {name} reads it, too")
     path, factor, offset = as_multiple(params[reading.place], rv, reading.inverse, random, name)
     if (factor is not None and not reading.scaled) or (offset is not None and not reading.shifted):
         raise Refusal(f"{name} reads a function of it")
-    labels = labels_of(path, rv, shape, family.categories, name)
+    labels = rows_read(path, rv, shape, family.categories, name)
     one, zero = pt.constant(np.float64(1.0)), pt.constant(np.float64(0.0))
-    of = Likelihood(child, params, one if factor is None else factor, zero if offset is None else offset)
+    of = ConjugateLikelihood(
+        child, params, one if factor is None else factor, zero if offset is None else offset
+    )
     return Read(child, unknown, labels, of, reading)
 
 
@@ -161,7 +163,7 @@ def as_multiple(
     """
 
     def moves(v: Variable) -> bool:
-        return reads([v], rv, random)
+        return depend_directly([v], rv, random)
 
     factor, offset = None, None
     while is_elementwise(param):
@@ -173,16 +175,16 @@ def as_multiple(
         if isinstance(scalar, Reciprocal) and inverse:
             param, inverse = moving[0], False
         elif isinstance(scalar, TrueDiv) and inverse and moving[0] is inputs[1]:
-            param, inverse, factor = moving[0], False, times(factor, 1 / rest[0])
+            param, inverse, factor = moving[0], False, product_with(factor, 1 / rest[0])
         elif isinstance(scalar, Mul) and not inverse:
-            param, factor = moving[0], times(factor, *rest)
+            param, factor = moving[0], product_with(factor, *rest)
         elif isinstance(scalar, TrueDiv) and not inverse and moving[0] is inputs[0]:
-            param, factor = moving[0], times(factor, 1 / rest[0])
+            param, factor = moving[0], product_with(factor, 1 / rest[0])
         elif isinstance(scalar, Add) and not inverse:
-            more = times(factor, pt.add(*rest) if len(rest) > 1 else rest[0])
+            more = product_with(factor, pt.add(*rest) if len(rest) > 1 else rest[0])
             param, offset = moving[0], more if offset is None else offset + more
         elif isinstance(scalar, Sub) and not inverse and moving[0] is inputs[0]:
-            more = times(factor, -rest[0])
+            more = product_with(factor, -rest[0])
             param, offset = moving[0], more if offset is None else offset + more
         else:
             break
@@ -191,7 +193,7 @@ def as_multiple(
     return param, factor, offset
 
 
-def times(factor: Variable | None, *more: Variable) -> Variable:
+def product_with(factor: Variable | None, *more: Variable) -> Variable:
     """A product, of which None is no factor."""
     factors = [*more] if factor is None else [factor, *more]
     return pt.mul(*factors) if len(factors) > 1 else factors[0]
@@ -202,7 +204,7 @@ def is_elementwise(v: Variable) -> bool:
     return v.owner is not None and isinstance(v.owner.op, Elemwise)
 
 
-def labels_of(path: Variable, rv: Variable, shape: tuple[int, ...], categories: bool, name: str) -> Variable:
+def rows_read(path: Variable, rv: Variable, shape: tuple[int, ...], categories: bool, name: str) -> Variable:
     """(...) int, which row of a parameter each element of a tensor is, by the parameter's shape.
 
     Rows are counted along all axes of the parameter, but for the last one where that has `categories`.
@@ -259,7 +261,7 @@ def without_conjugate(
         shape = np.shape(point[str(value.name)])
         for r in p.reads:
             new[number[r.rv]] = at_reference(model, r, p)
-        new[number[p.rv]], *posterior = model.replace_rvs_by_values(written(p))
+        new[number[p.rv]], *posterior = model.replace_rvs_by_values(integral_over(p))
         integrated.append(Conjugate(str(value.name), shape, p.family.name, posterior))
     return new, integrated
 
@@ -284,7 +286,7 @@ def apart(
     chosen = []
     for name, p in parameters.items():
         beside = [*p.rv.owner.inputs, *(v for r in p.reads for v in r.rv.owner.inputs)]
-        together = any(reads(beside, rv, model.basic_RVs) for rv in rvs - {p.rv})
+        together = any(depend_directly(beside, rv, model.basic_RVs) for rv in rvs - {p.rv})
         if p.family.name == "normal":
             moving = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset) if v in labels]
             if together or moving or not all(r.labels in labels for r in p.reads):
@@ -313,7 +315,7 @@ def at_reference(model: pm.Model, read: Read, p: ConjugateParameter) -> Variable
         param = read.likelihood.factor * p.family.reference + read.likelihood.offset
         param = 1 / param if reading.inverse else param
     params = [param if n == reading.place else v for n, v in enumerate(read.likelihood.params)]
-    statistics = [as_float(s) for s in reading.statistics(read.likelihood)]
+    statistics = [of_floats(s) for s in reading.statistics(read.likelihood)]
     factor, *params = model.replace_rvs_by_values([p.family.log_weights(statistics, categories), *params])
     _, rv = node.op(*params, rng=node.op.rng_param(node), return_next_rng=True)
     logp = pm.logp(rv, model.rvs_to_values[read.rv], warn_rvs=False)
@@ -391,14 +393,14 @@ def read_from(graph: LogpGraph, conjugate: Sequence[Conjugate], prefix: str) -> 
     return graph
 
 
-def written(p: ConjugateParameter) -> list[Variable]:
+def integral_over(p: ConjugateParameter) -> list[Variable]:
     """The integral over a parameter, a sum over its labels, and the parameters given all else."""
     batch = p.shape[:-1] if p.family.categories else p.shape
     rows = int(np.prod(batch))
-    params = [as_float(v) for v in prior_of(p.rv, p.family)]
+    params = [of_floats(v) for v in prior_of(p.rv, p.family) or ()]
     if not p.family.categories:
         prior = [pt.broadcast_to(v, batch).reshape((rows,)) for v in params]
-        each = [[as_float(s) for s in r.reading.statistics(r.likelihood)] for r in p.reads]
+        each = [[of_floats(s) for s in r.reading.statistics(r.likelihood)] for r in p.reads]
         labels = pt.concatenate([of_elements(r.labels, r.rv) for r in p.reads])
         sums = [
             sums_by_label(
@@ -417,7 +419,7 @@ def written(p: ConjugateParameter) -> list[Variable]:
     prior = [(table.T if by_category else table).reshape((rows * V,))]
     index, stats, labels, totals = [], [], [], []
     for r in p.reads:
-        (count,) = map(as_float, r.reading.statistics(r.likelihood))
+        (count,) = map(of_floats, r.reading.statistics(r.likelihood))
         vectors = isinstance(r.rv.owner.op, MultinomialRV)  # counts of each category, not a category
         own = pt.broadcast_to(r.labels, r.rv.shape[:-1] if vectors else r.rv.shape)
         labels.append(own.ravel())
@@ -434,7 +436,7 @@ def written(p: ConjugateParameter) -> list[Variable]:
     return [p.family.log_marginal(prior, counts).sum() + of_totals.sum(), posterior]
 
 
-def as_float(v: Any) -> Variable:
+def of_floats(v: Any) -> Variable:
     """A tensor as floats."""
     v = pt.as_tensor(v)
     return v if v.type.dtype.startswith("float") else v.astype("float64")

@@ -28,10 +28,10 @@ from pytensor.graph.traversal import graph_inputs
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from pymc_discrete.structure.numbers import AS_WRITTEN, NeedsValues, Number, numbers_in
 
-Statistics = Callable[["Likelihood"], list[Any]]
+Statistics = Callable[["ConjugateLikelihood"], list[Any]]
 
 
-class Likelihood(NamedTuple):
+class ConjugateLikelihood(NamedTuple):
     """A variable whose distribution reads a parameter of which each element reads one, or a multiple of it.
 
     Attributes
@@ -134,7 +134,7 @@ def drawn_beta(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return log_odds, density - (gammaln(a) + gammaln(b) - gammaln(a + b))
 
 
-BETA = Family(
+BETA_PRIOR = Family(
     "beta",
     {ptr.BetaRV: lambda a, b: (a, b), ptr.UniformRV: uniform_as_beta},
     {
@@ -163,7 +163,7 @@ def drawn_gamma(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return log_rate, a * (log_rate + jnp.log(b)) - b * jnp.exp(log_rate) - gammaln(a)
 
 
-GAMMA = Family(
+GAMMA_PRIOR = Family(
     "gamma",
     {
         ptr.GammaRV: lambda shape, scale: (shape, 1 / scale),
@@ -186,7 +186,7 @@ GAMMA = Family(
 
 
 # ---------------------------------------------------------------- means
-def normal_statistics(of: Likelihood) -> list[Any]:
+def normal_statistics(of: ConjugateLikelihood) -> list[Any]:
     """The precision of each element, and its product with the observation."""
     precision = of.factor / of.params[1] ** 2
     return [of.factor * precision, (of.x - of.offset) * precision]
@@ -212,7 +212,7 @@ def drawn_normal(key: Any, mean: Any, sd: Any) -> tuple[Any, Any]:
     return mean + sd * z, -0.5 * z**2 - jnp.log(sd) - 0.5 * np.log(2 * np.pi)
 
 
-NORMAL = Family(
+NORMAL_PRIOR = Family(
     "normal",
     {ptr.NormalRV: lambda mean, sd: (mean, sd)},
     {ptr.NormalRV: Reading(0, normal_statistics, scaled=True, shifted=True)},
@@ -239,7 +239,7 @@ def counts_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
     return pt.gammaln(a + counts) - pt.gammaln(a)
 
 
-DIRICHLET = Family(
+DIRICHLET_PRIOR = Family(
     "dirichlet",
     {ptr.DirichletRV: lambda a: (a,)},
     {
@@ -255,7 +255,7 @@ DIRICHLET = Family(
     categories=True,
 )
 
-FAMILIES = (BETA, GAMMA, NORMAL, DIRICHLET)
+FAMILIES = (BETA_PRIOR, GAMMA_PRIOR, NORMAL_PRIOR, DIRICHLET_PRIOR)
 
 
 def family(name: str) -> Family:

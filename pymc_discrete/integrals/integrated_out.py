@@ -63,7 +63,7 @@ class ConjugateParameters:
         return drawn, logdensity
 
 
-class Coefficients:
+class JointCoefficients:
     """Coefficients that were integrated out together, see `IntegratedOut`.
 
     Parameters

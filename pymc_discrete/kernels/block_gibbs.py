@@ -272,7 +272,8 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
             first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool), x, joined)
             going_on = lambda found: (found[0] < len(sites)) & ~found[3]
             t, site, value, _, x, joined = jax.lax.while_loop(going_on, search, first)
-            # If no further site changes, the last one is set to the value that it already has.
+            # If no further site changes, the last one is set to the value that it already has. The barrier
+            # keeps XLA from copying x, of which the old values are read before.
             joined, x = jax.lax.optimization_barrier((target.carried_after(n, site, value, x, joined), x))
             return t, x.at[start + site].set(value), joined
 

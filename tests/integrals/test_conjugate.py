@@ -12,8 +12,8 @@ from scipy.special import logsumexp
 from scipy.stats import kstest, loggamma
 
 import pymc_discrete as pmd
-from pymc_discrete.differences.parts import counted
-from pymc_discrete.differences.parts.counted import Counted
+from pymc_discrete.differences.parts import by_label
+from pymc_discrete.differences.parts.by_label import ByLabel
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
@@ -185,13 +185,13 @@ MODELS = [poisson_with_exposures_by_group, block_model, topics]
 @pytest.mark.parametrize("by", ["default", "few", "many"])
 def test_differences_are_those_of_the_density(build, by, monkeypatch):
     if by != "default":
-        monkeypatch.setattr(counted, "FEW_ELEMENTS", 0 if by == "many" else 8)
-        monkeypatch.setattr(counted.Counted, "_tables", lambda self: [])
+        monkeypatch.setattr(by_label, "FEW_ELEMENTS", 0 if by == "many" else 8)
+        monkeypatch.setattr(by_label.ByLabel, "_tables", lambda self: [])
     with build() as model:
         pm.Normal(by)  # makes it another model than that of the other cases, which share what is compiled
     names = [name for name in ("phi", "w", "theta") if name in model.named_vars]
     target = pmd.target_from_model(model, None, integrate=names, differences="exact")
-    assert any(isinstance(p, Counted) for p in target.density.parts)
+    assert any(isinstance(p, ByLabel) for p in target.density.parts)
     r = np.random.default_rng(2)
     for _ in range(3):
         x = r.integers(target.space.lower, target.space.upper + 1)
@@ -207,8 +207,8 @@ def test_differences_are_those_of_the_density(build, by, monkeypatch):
 @pytest.mark.parametrize("by", ["default", "many"])
 def test_what_a_scan_carries_along_is_that_of_the_state(build, by, monkeypatch):
     if by != "default":
-        monkeypatch.setattr(counted, "FEW_ELEMENTS", 0)
-        monkeypatch.setattr(counted.Counted, "_tables", lambda self: [])
+        monkeypatch.setattr(by_label, "FEW_ELEMENTS", 0)
+        monkeypatch.setattr(by_label.ByLabel, "_tables", lambda self: [])
     with build() as model:
         pm.Normal(by)
     names = [name for name in ("phi", "w", "theta") if name in model.named_vars]

@@ -198,7 +198,7 @@ def of_rows(var: Variable, rows: dict[Variable, Variable]) -> Variable:
 
 
 @dataclass
-class Written:
+class FunctionOfSums:
     """A term as a function of sums over labels.
 
     Attributes
@@ -233,7 +233,7 @@ def sums_apart(total: Variable, graph: LogpGraph) -> Variable:
     return rebuild([total], {}, rewrite)[0]
 
 
-def written(total: Variable, dependence: Dependence) -> Written | None:
+def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSums | None:
     """A scalar as a function of sums over labels, or None where it is none."""
     graph = dependence.graph
     sums: dict[Variable, SumsByLabel] = {}
@@ -259,7 +259,7 @@ def written(total: Variable, dependence: Dependence) -> Written | None:
         stack += node.inputs
     if not inner or len({s.index for s in sums.values()}) != 1:
         return None
-    return Written(list(sums.values()), list(inner), inner)
+    return FunctionOfSums(list(sums.values()), list(inner), inner)
 
 
 def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
@@ -293,15 +293,18 @@ def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, Sums
 def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
     """Whether each element of the index, and of what is added, depends on a few sites, the same of both."""
     moving = [v for v in (counted.index, counted.stat) if dependence.graph.depends(v)]
-    sites = [dependence.of(v) for v in moving]
-    if not moving or any(s is None for s in sites):
+    if not moving or any(dependence.of(v) is None or v.type.ndim == 0 for v in moving):
         return False
-    if len(moving) == 2 and moving[1].type.ndim == 0:
-        return False
-    return all(s.shape == sites[0].shape and (s == sites[0]).all() for s in sites[1:])
+    return same_sites(moving, dependence)
 
 
-class Counted(Part):
+def same_sites(variables: Sequence[Variable], dependence: Dependence) -> bool:
+    """Whether the elements of tensors depend on the same sites, in their order."""
+    first, *others = map(dependence.sparse, variables)
+    return all(np.array_equal(first, other) for other in others)
+
+
+class ByLabel(Part):
     """A term that is a function of sums by label, of which a move changes those of two labels.
 
     Parameters
@@ -315,8 +318,12 @@ class Counted(Part):
     linear = True
     way = "incremental"
     what = "is evaluated at the labels whose sums change"
+    degree = np.inf  # it multiplies any number of sites with one another, as `Incremental.degree` says
+    why_degree = "a function of sums by label"
 
-    def __init__(self, term: Term, total: Variable, found: Written, dependence: Dependence, space: Space):
+    def __init__(
+        self, term: Term, total: Variable, found: FunctionOfSums, dependence: Dependence, space: Space
+    ):
         super().__init__(dependence, space)
         self.term, self.total, self.found = term, total, found
         self.index = found.sums[0].index
@@ -349,17 +356,14 @@ class Counted(Part):
         return tables
 
     @classmethod
-    def of(cls, term: Term, dependence: Dependence, space: Space) -> "Counted | None":
+    def of(cls, term: Term, dependence: Dependence, space: Space) -> "ByLabel | None":
         """The part of a term, or None where the term is of another kind."""
         total = sums_apart(term.total, dependence.graph)
-        found = written(total, dependence)
+        found = as_function_of_sums(total, dependence)
         if found is None:
             return None
         moving = [v for s in found.sums for v in (s.index, s.stat) if dependence.graph.depends(v)]
-        first = dependence.sparse(moving[0])
-        if any(
-            dependence.sparse(v).shape != first.shape or (dependence.sparse(v) != first).any() for v in moving
-        ):
+        if not same_sites(moving, dependence):
             return None
         return cls(term, total, found, dependence, space)
 
@@ -637,12 +641,12 @@ class Counted(Part):
     # ------------------------------------------------------------ cost
     @cached_property
     def _of_row(self) -> float:
-        """Counted operations of evaluating what is summed over labels at one label."""
+        """ByLabel operations of evaluating what is summed over labels at one label."""
         return costs.of_graph([*self.found.rows.values()], self.graph, set(self._sums)) / max(self.size, 1)
 
     @cached_property
     def rest_cost(self) -> float:
-        """Counted operations of the changes of the sums over labels for one move, on average."""
+        """ByLabel operations of the changes of the sums over labels for one move, on average."""
         most = max(e.index.shape[1] for e in self.elements.values())
         rows = 2 * most if most <= FEW_ELEMENTS else self.size + 2 * most
         return (self._of_row + 4) * rows
@@ -653,7 +657,7 @@ class Counted(Part):
 
     @cached_property
     def cost_of_all(self) -> float:
-        """Counted operations of all differences."""
+        """ByLabel operations of all differences."""
         return sum(self.moves_of(n) for n in self.variables) * self.rest_cost
 
     def cost(self, share: float, values: list[int]) -> float:
