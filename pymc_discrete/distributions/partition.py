@@ -9,6 +9,7 @@ where :math:`(x)_m = x (x + 1) \cdots (x + m - 1)`. The kinds differ in d and in
 """
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,11 @@ class PartitionRV(RandomVariable):
         log_weights: np.ndarray,
         size: tuple[int, ...] | None,
     ) -> np.ndarray:
+        if not (log_weights > -np.inf).any():
+            raise ValueError(
+                "A Partition cannot be drawn, as its parameters are out of range. Look at what they are computed "
+                "from: 0 <= discount < 1, concentration > -discount, gamma > 0, and a number of components >= 1."
+            )
         return drawn_labels(rng, int(n), float(discount), log_weights)
 
 
@@ -121,8 +127,10 @@ class PartitionOfSites(Discrete):
         sizes = pt.inc_subtensor(pt.zeros(K)[pt.clip(value, 0, K - 1)], 1.0)
         # (1 - d)_{m - 1}, which is 1 for m = 1, and for labels that no site has
         of_sizes = pt.gammaln(pt.maximum(sizes, 1.0) - discount) - pt.gammaln(1.0 - discount)
-        k = pt.sum(sizes > 0)
-        return pt.switch(inside, 0.0, -np.inf).sum() + pt.sum(of_sizes) + log_weights[k - 1]
+        # Weights for k = 0, too, which never is: PyTensor would move an index into the sums that the others are
+        # computed by, and what they join it does not look into.
+        of_number = pt.concatenate([[-np.inf], log_weights])[pt.sum(sizes > 0)]
+        return pt.switch(inside, 0.0, -np.inf).sum() + pt.sum(of_sizes) + of_number
 
 
 def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, most: int) -> Variable:
@@ -140,7 +148,7 @@ def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, m
     named = log_v + log_labellings(np.arange(1, K + 1), K)
     if most <= K:
         return named
-    return named - log_sum_exp(log_v + folded(log_factorial_coefficients(discount, n, K)))
+    return named - pt.logsumexp(log_v + folded(log_factorial_coefficients(discount, n, K)))
 
 
 def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
@@ -192,15 +200,8 @@ def mixture_weights(log_p: Variable, gamma: Variable, n: int, K: int) -> Variabl
     # t! / (t - k)!, which is 0 for t < k
     ways = np.where(t >= k, factorial[t] - factorial[np.maximum(t - k, 0)], -np.inf)
     # Miller and Harrison 2018, Eq. 3.2
-    of_t = log_p - log_sum_exp(log_p) + pt.gammaln(gamma * t) - pt.gammaln(gamma * t + n)
-    return log_sum_exp(ways.astype(pytensor.config.floatX) + of_t) + k[:, 0] * pt.log(gamma)
-
-
-def log_sum_exp(x: Variable) -> Variable:
-    """The logarithm of the sum of exponentials along the last axis, in whatever mode it is compiled."""
-    largest = x.max(axis=-1, keepdims=True)
-    largest = pt.switch(pt.isinf(largest), 0.0, largest)
-    return pt.log(pt.exp(x - largest).sum(axis=-1)) + largest[..., 0]
+    of_t = log_p - pt.logsumexp(log_p) + pt.gammaln(gamma * t) - pt.gammaln(gamma * t + n)
+    return pt.logsumexp(ways.astype(pytensor.config.floatX) + of_t, axis=1) + k[:, 0] * pt.log(gamma)
 
 
 def is_constant(var: Variable) -> bool:
@@ -314,7 +315,12 @@ class Partition:
                 "and hold it with pm.Potential: pt.switch(pt.eq(z[0], z[1]), 0.0, -np.inf) for two sites that "
                 "are in one cluster."
             )
-        given = {"concentration": concentration, "discount": discount, "components": components, "gamma": gamma}
+        given = {
+            "concentration": concentration,
+            "discount": discount,
+            "components": components,
+            "gamma": gamma,
+        }
         n = number_of_sites(what, options)
         parameters = checked_parameters(what, kind, given, n, max_clusters)
         check_labels(what, observed, parameters[-1].type.shape[0])
@@ -333,7 +339,12 @@ class Partition:
         **options: Any,
     ) -> TensorVariable:
         """The distribution without a name, as of every distribution of PyMC; parameters as of the class."""
-        given = {"concentration": concentration, "discount": discount, "components": components, "gamma": gamma}
+        given = {
+            "concentration": concentration,
+            "discount": discount,
+            "components": components,
+            "gamma": gamma,
+        }
         n = number_of_sites("a Partition", options)
         return PartitionOfSites.dist(
             n, *checked_parameters("a Partition", kind, given, n, max_clusters), **options
@@ -411,9 +422,7 @@ def scalar(what: str, parameter: str, value: Any) -> TensorVariable:
 def check_range(what: str, parameter: str, value: Variable, within: Variable, limit: str) -> None:
     """Refuse a constant out of range; of random variables and data the log density checks it."""
     if is_constant(within) and not constant_value(within):
-        raise ValueError(
-            f"The {parameter} of {what} must be {limit}, got {float(constant_value(value))}."
-        )
+        raise ValueError(f"The {parameter} of {what} must be {limit}, got {float(constant_value(value))}.")
 
 
 def log_probabilities(what: str, components: Any, K: int) -> TensorVariable:
@@ -457,6 +466,8 @@ def log_probabilities(what: str, components: Any, K: int) -> TensorVariable:
 def log_density(what: str, components: TensorVariable, K: int) -> TensorVariable:
     """(T,) log probabilities of t = 1, ..., T components under a distribution of PyMC."""
     try:
+        if components.owner is None:
+            raise ValueError("it is a number")
         check_dist_not_registered(components)
         # PyMC derives log densities in a copy of the graph, so that random parameters would become copies too
         model = pm.Model.get_context(error_if_none=False)
@@ -469,12 +480,12 @@ def log_density(what: str, components: TensorVariable, K: int) -> TensorVariable
             f"The components of {what} are a distribution whose log density PyMC knows, made by .dist(), such as "
             f"1 + pm.Poisson.dist(1), or probabilities of 1, 2, ... components: {error}"
         ) from error
-    # random parameters of the components are drawn
-    if constant_value(log_p[0]) > -np.inf:
-        raise ValueError(
-            f"The components of {what} may be 0 in number. Take another distribution, such as "
-            "1 + pm.Poisson.dist(1) in the place of pm.Poisson.dist(1)."
-        )
+    with suppress(NotImplementedError):  # random parameters are drawn, and improper ones cannot be
+        if constant_value(log_p[0]) > -np.inf:
+            raise ValueError(
+                f"The components of {what} may be 0 in number. Take another distribution, such as "
+                "1 + pm.Poisson.dist(1) in the place of pm.Poisson.dist(1)."
+            )
     return log_p[1:]
 
 

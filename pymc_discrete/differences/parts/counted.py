@@ -18,12 +18,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.tensor.basic import Alloc
+from pytensor.tensor.basic import Alloc, ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
-from pytensor.tensor.subtensor import AdvancedIncSubtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 
 from pymc_discrete.differences.parts.elements import (
     SiteElements,
@@ -40,6 +40,7 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import context_inputs, rebuild
 from pymc_discrete.structure.terms import Term
 
@@ -171,6 +172,9 @@ def written(total: Variable, dependence: Dependence) -> Written | None:
             continue
         seen.add(var)
         node = var.owner
+        if node is not None and isinstance(node.op, ScalarFromTensor):
+            stack += node.inputs
+            continue
         if node is None or graph.size(var) != 1 or dependence.of(var) is not None:
             return None
         if isinstance(node.op, Sum) and node.inputs[0].type.ndim == 1:
@@ -179,12 +183,19 @@ def written(total: Variable, dependence: Dependence) -> Written | None:
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        if not isinstance(node.op, Elemwise | DimShuffle | Sum):
+        if not isinstance(node.op, Elemwise | DimShuffle | Sum) and not is_entry(node, graph):
             return None
         stack += node.inputs
     if not inner or len({s.index for s in sums.values()}) != 1:
         return None
     return Written(list(sums.values()), list(inner), inner)
+
+
+def is_entry(node: Apply, graph: LogpGraph) -> bool:
+    """Whether a node takes an element out of a vector that does not depend on the block."""
+    if not isinstance(node.op, Subtensor | AdvancedSubtensor):
+        return False
+    return node.inputs[0].type.ndim == 1 and not graph.depends(node.inputs[0])
 
 
 def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
@@ -307,8 +318,10 @@ class Counted(Part):
         """h of sums over labels, in their shape."""
         inputs = [arrays[v].reshape(self.graph.shape(v)) for v in self._outer_inputs]
         shaped = jnp.broadcast_arrays(*sums)
+        # changes are floats, and so are sums of integers and their changes, which may be an index
+        typed = [s.astype(v.type.dtype) for s, v in zip(shaped, self.found.inner, strict=True)]
         function = lambda *one: jnp.asarray(self._outer(*one, *inputs)[0]).reshape(())
-        return jnp.vectorize(function)(*shaped)
+        return jnp.vectorize(function)(*typed)
 
     @cached_property
     def _adds(self) -> bool:
