@@ -1,4 +1,4 @@
-r"""Distributions of partitions, written as labels: who is in a cluster with whom, and how many clusters there are.
+r"""Distributions of partitions, written as labels: who is in one cluster, and how many clusters there are.
 
 All of them are of Gibbs type (Gnedin and Pitman 2006): a partition P of n sites into k clusters of the sizes
 :math:`n_1, \dots, n_k` has the probability
@@ -30,7 +30,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_discrete.distributions.permutation import constant_value, has_missing
 
 # Each site has all labels as neighbours, and the space looks at no wider support as a whole.
-MOST_LABELS = 256
+MOST_CLUSTERS = 256
 # A distribution of the number of components is cut off this many above the number of labels.
 MORE_COMPONENTS = 500
 # The probability beyond, which is spread over the others, may not be larger where it is known.
@@ -65,14 +65,14 @@ class PartitionRV(RandomVariable):
     ) -> np.ndarray:
         if not (log_weights > -np.inf).any():
             raise ValueError(
-                "A Partition cannot be drawn, as its parameters are out of range. Look at what they are computed "
-                "from: 0 <= discount < 1, concentration > -discount, gamma > 0, and a number of components >= 1."
+                "A Partition cannot be drawn, as its parameters are out of range. See what they are computed "
+                "from: 0 <= discount < 1, concentration > -discount, gamma > 0, and those of the components."
             )
         return drawn_labels(rng, int(n), float(discount), log_weights)
 
 
 def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.ndarray) -> np.ndarray:
-    """(n,) labels, drawn exactly: site by site, each given those before it, and the clusters named at the end.
+    """(n,) labels, drawn exactly: site by site, each given those before it; clusters are named at the end.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
     """
     K = len(log_weights)
     k = np.arange(1, K + 1)
-    # rest[k]: what the sites after the first m add to the weight of a partition of these into k clusters, summed
-    # over all ways to go on: to join one of the clusters, of sizes less d each, m - k d in all, or to open one
+    # rest[m, k]: what the sites after the first m add to the weight of a partition of these into k clusters,
+    # summed over all ways to go on: to join a cluster, by its size less d, m - k d in all, or to open one
     rest = np.full((n + 1, K + 2), -np.inf)
     rest[n, 1:-1] = log_weights - log_labellings(k, K)
     for m in range(n - 1, 0, -1):
@@ -127,17 +127,17 @@ class PartitionOfSites(Discrete):
         sizes = pt.inc_subtensor(pt.zeros(K)[pt.clip(value, 0, K - 1)], 1.0)
         # (1 - d)_{m - 1}, which is 1 for m = 1, and for labels that no site has
         of_sizes = pt.gammaln(pt.maximum(sizes, 1.0) - discount) - pt.gammaln(1.0 - discount)
-        # Weights for k = 0, too, which never is: PyTensor would move an index into the sums that the others are
-        # computed by, and what they join it does not look into.
+        # Weights for k = 0, too, which never is: PyTensor would move an index of the others alone into the
+        # sums that they are computed by, and make one of these for each k that is tried.
         of_number = pt.concatenate([[-np.inf], log_weights])[pt.sum(sizes > 0)]
         return pt.switch(inside, 0.0, -np.inf).sum() + pt.sum(of_sizes) + of_number
 
 
 def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, most: int) -> Variable:
-    """(K,) nats, what labels with k = 1, ..., K clusters have in their log density beside (1 - d)_{n_j - 1}.
+    """(K,) nats, the log density of labels of k = 1, ..., K clusters but for (1 - d)_{n_j - 1}.
 
-    That is V, divided by the number of ways to name the clusters, and by the probability of at most K clusters
-    where more are possible.
+    That is V, divided by the number of ways to name the clusters, and, where more are possible, by the
+    probability of at most K clusters.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ def folded(var: Variable) -> Variable:
 class Partition:
     r"""A partition of n sites into clusters, as labels 0, ..., K - 1 whose names mean nothing.
 
-    The prior of a mixture with an unknown number of clusters. With k clusters of sizes :math:`n_1, \dots, n_k`
-    a partition P has the probability
+    The prior of a mixture with an unknown number of clusters. A partition P into k clusters of the sizes
+    :math:`n_1, \dots, n_k` has the probability
 
     .. math::
         p(P) = \frac{a^k \, \Gamma(a)}{\Gamma(a + n)} \prod_{j=1}^k (n_j - 1)! \quad\text{("crp")}, \qquad
@@ -237,8 +237,9 @@ class Partition:
     ----------
     name : str
     kind : {"crp", "pitman-yor", "mfm"}
-        The Chinese restaurant process, the clusters of a Dirichlet process; that of Pitman and Yor, whose number
-        of clusters grows as a power of n; or a mixture of finite mixtures, whose number of components is unknown.
+        The Chinese restaurant process, the clusters of a Dirichlet process; the process of Pitman and Yor,
+        where the number of clusters grows as a power of n; or a mixture of finite mixtures, with an unknown
+        number of components.
     concentration : float, optional
         a of "crp", above 0, and of "pitman-yor", above -d. Large values mean many clusters.
     discount : float, optional
@@ -247,23 +248,25 @@ class Partition:
         The prior p(t) of the number of components t = 1, 2, ... of "mfm": a distribution of PyMC such as
         `1 + pm.Poisson.dist(1)` or `pm.Geometric.dist(0.1)`, or the probabilities of t = 1, ..., T.
     gamma : float, default 1
-        The parameter, above 0, of the symmetric Dirichlet distribution of the weights of the components of "mfm".
+        Of "mfm", above 0: the weights of the components have a symmetric Dirichlet distribution with this
+        parameter.
     max_clusters : int, optional
-        K. By default as many as there are sites, or components, up to 256; with more, it must be given. If more
-        than K clusters are possible, the prior is that given at most K clusters.
+        K. By default as many as there are sites, or components, where these are up to 256. If more than K
+        clusters are possible, the prior is that given at most K clusters.
     **options
         As of every distribution of PyMC: `shape=n` or `dims`, `observed`, `initval` and so on.
 
     Raises
     ------
     TypeError, ValueError
-        For an unknown kind, parameters that it does not have, or that are missing, no scalars or out of range,
-        components that may be 0, more than one axis, and where labels are observed in part or are none.
+        For an unknown kind; parameters that it does not have, that are missing, no scalars, or out of range;
+        components that may be 0; more than one axis, or more than 256 clusters without `max_clusters`; labels
+        that are observed in part or are none.
 
     Notes
     -----
-    All parameters, and those of the components, may be random variables. Where a parameter is out of range the
-    log density is -inf.
+    All parameters, and those of the components, may be random variables. Where one is out of range the log
+    density is -inf.
 
     Given at most K clusters the probability is divided by that of at most K clusters, which is exact, by a
     recursion of n steps for all k. If d, or gamma, is random, it is part of the log density, and takes O(n K)
@@ -275,13 +278,14 @@ class Partition:
     A chain starts with about log n clusters of consecutive sites. Draws (`pm.draw`,
     `pm.sample_prior_predictive`) are exact; PyTensor remarks that they are drawn in Python.
 
-    In a mixture, parameters have K elements, `mu[z]`; those of labels without sites are draws of their prior, as
-    in algorithm 8 of Neal (2000). Labels switch in every sound chain: look at the number of clusters and at
-    `pmd.coclustering`.
+    The parameters of a mixture have K elements, `mu[z]`; those of labels without sites are draws of their
+    prior, as in algorithm 8 of Neal (2000). Labels switch in every sound chain: look at the number of
+    clusters, and at `pmd.coclustering`.
 
     References
     ----------
-    - Pitman and Yor (1997). The two-parameter Poisson-Dirichlet distribution derived from a stable subordinator.
+    - Pitman and Yor (1997). The two-parameter Poisson-Dirichlet distribution derived from a stable
+      subordinator.
     - Neal (2000). Markov chain sampling methods for Dirichlet process mixture models.
     - Gnedin and Pitman (2006). Exchangeable Gibbs partitions and Stirling triangles.
     - Miller and Harrison (2018). Mixture models with a prior on the number of components.
@@ -311,9 +315,9 @@ class Partition:
         what, observed = repr(name), options.get("observed")
         if has_missing(observed):
             raise ValueError(
-                f"{what} is observed in part. Make it unobserved as a whole, give what is known with initval=, "
-                "and hold it with pm.Potential: pt.switch(pt.eq(z[0], z[1]), 0.0, -np.inf) for two sites that "
-                "are in one cluster."
+                f"{what} is observed in part, and the names of labels mean nothing. Make it unobserved as a "
+                "whole, and say with pm.Potential what is known: of two sites that are in one cluster, "
+                "pt.switch(pt.eq(z[0], z[1]), 0.0, -np.inf)."
             )
         given = {
             "concentration": concentration,
@@ -384,9 +388,14 @@ def checked_parameters(
         )
     if kind == "mfm":
         gamma = scalar(what, "gamma", 1.0 if given["gamma"] is None else given["gamma"])
-        log_p = log_probabilities(what, given["components"], min(n, max_clusters or MOST_LABELS))
+        log_p = log_prior_of_components(what, given["components"], int(max_clusters or min(n, MOST_CLUSTERS)))
+        if max_clusters is not None and log_p.type.shape[0] < max_clusters:
+            raise ValueError(
+                f"{what} is to have up to {max_clusters} clusters, and has {log_p.type.shape[0]} components "
+                "at most. Leave max_clusters= out."
+            )
         most = min(n, log_p.type.shape[0])
-        check_range(what, "gamma", gamma, gamma > 0, "above 0")
+        check_parameter(what, "gamma", gamma, gamma > 0, "above 0")
         valid = gamma > 0
         gamma = pt.switch(valid, gamma, 1.0)  # another one where the log density is -inf, not nan
         discount = -gamma
@@ -395,12 +404,12 @@ def checked_parameters(
         discount = scalar(what, "discount", 0.0 if kind == "crp" else given["discount"])
         most = n
         within = (discount >= 0) & (discount < 1)
-        check_range(what, "discount", discount, within, "at least 0 and below 1")
+        check_parameter(what, "discount", discount, within, "at least 0 and below 1")
         limit = "above 0" if kind == "crp" else "above minus the discount"
-        check_range(what, "concentration", a, a > -discount, limit)
+        check_parameter(what, "concentration", a, a > -discount, limit)
         valid = within & (a > -discount)
         a, discount = pt.switch(valid, a, 1.0), pt.switch(valid, discount, 0.0)
-    K = number_of_labels(what, n, most, max_clusters)
+    K = number_of_labels(what, most, max_clusters)
     log_v = mixture_weights(log_p, gamma, n, K) if kind == "mfm" else pitman_yor_weights(a, discount, n, K)
     discount = folded(discount)
     log_weights = log_weights_of_labels(log_v, discount, n, K, most)
@@ -419,13 +428,13 @@ def scalar(what: str, parameter: str, value: Any) -> TensorVariable:
     return value.astype(pytensor.config.floatX)
 
 
-def check_range(what: str, parameter: str, value: Variable, within: Variable, limit: str) -> None:
+def check_parameter(what: str, parameter: str, value: Variable, within: Variable, limit: str) -> None:
     """Refuse a constant out of range; of random variables and data the log density checks it."""
     if is_constant(within) and not constant_value(within):
         raise ValueError(f"The {parameter} of {what} must be {limit}, got {float(constant_value(value))}.")
 
 
-def log_probabilities(what: str, components: Any, K: int) -> TensorVariable:
+def log_prior_of_components(what: str, components: Any, K: int) -> TensorVariable:
     """(T,) log probabilities of t = 1, ..., T components, up to the last possible one where that is known.
 
     Parameters
@@ -439,20 +448,21 @@ def log_probabilities(what: str, components: Any, K: int) -> TensorVariable:
             f"got {components.type.ndim} axes."
         )
     listed = components.type.ndim == 1
-    log_p = pt.log(components) if listed else log_density(what, components, K)
+    log_p = pt.log(components) if listed else log_density_of_components(what, components, K)
     log_p = log_p.astype(pytensor.config.floatX)
     if is_constant(log_p):
         value = constant_value(log_p)
         total = float(np.exp(value).sum())
         if listed and not abs(total - 1) < LEFT_OUT:
             raise ValueError(
-                f"The probabilities of 1, ..., {len(value)} components of {what} must be none below 0 and add "
-                f"up to 1, got the sum {total:.6g}."
+                f"The probabilities of 1, ..., {len(value)} components of {what} must be none below 0 and "
+                f"add up to 1, got the sum {total:.6g}."
             )
         if not abs(total - 1) < LEFT_OUT:
             raise ValueError(
-                f"The number of components of {what} is above {len(value)} with probability {1 - total:.2g}, and "
-                "the sum over it ends there. Pass the probabilities of 1, 2, ... as a vector, as long as you need."
+                f"The number of components of {what} is above {len(value)}, where the sum over it ends, with "
+                f"probability {1 - total:.2g}. Pass a vector of probabilities of 1, 2, ... components, as "
+                "long as you need."
             )
         log_p = pt.constant(value[: np.flatnonzero(value > -np.inf)[-1] + 1])
     if log_p.type.shape[0] is None:
@@ -463,7 +473,7 @@ def log_probabilities(what: str, components: Any, K: int) -> TensorVariable:
     return log_p
 
 
-def log_density(what: str, components: TensorVariable, K: int) -> TensorVariable:
+def log_density_of_components(what: str, components: TensorVariable, K: int) -> TensorVariable:
     """(T,) log probabilities of t = 1, ..., T components under a distribution of PyMC."""
     try:
         if components.owner is None:
@@ -477,8 +487,8 @@ def log_density(what: str, components: TensorVariable, K: int) -> TensorVariable
         log_p = graph_replace(log_p, {copy: rv for rv, copy in fixed.items()}, strict=False)
     except (ValueError, NotImplementedError, TypeError) as error:
         raise ValueError(
-            f"The components of {what} are a distribution whose log density PyMC knows, made by .dist(), such as "
-            f"1 + pm.Poisson.dist(1), or probabilities of 1, 2, ... components: {error}"
+            f"The components of {what} are a distribution whose log density PyMC knows, made by .dist(), as "
+            f"1 + pm.Poisson.dist(1), or a vector of probabilities of 1, 2, ... components: {error}"
         ) from error
     with suppress(NotImplementedError):  # random parameters are drawn, and improper ones cannot be
         if constant_value(log_p[0]) > -np.inf:
@@ -489,20 +499,15 @@ def log_density(what: str, components: TensorVariable, K: int) -> TensorVariable
     return log_p[1:]
 
 
-def number_of_labels(what: str, n: int, most: int, max_clusters: int | None) -> int:
+def number_of_labels(what: str, most: int, max_clusters: int | np.integer | None) -> int:
     """K: what the user says, else as many as there may be clusters."""
     if max_clusters is not None:
-        if most < min(n, max_clusters):
-            raise ValueError(
-                f"{what} is to have up to {max_clusters} clusters, and its components are {most} at most. Leave "
-                "max_clusters= out."
-            )
         return int(max_clusters)
-    if most > MOST_LABELS:
+    if most > MOST_CLUSTERS:
         raise ValueError(
-            f"{what} may have up to {most} clusters, and each would be a label that every site is tried with. "
-            f"Pass max_clusters=, a number that is above any probable one: the prior is then that given at most "
-            f"so many clusters. By default there are up to {MOST_LABELS}."
+            f"{what} may have up to {most} clusters, and every site would be tried with each. Pass "
+            "max_clusters=, a number above any that is probable: the prior is then that given at most so "
+            f"many clusters. Without it there may be {MOST_CLUSTERS}."
         )
     return most
 
@@ -516,12 +521,12 @@ def number_of_sites(what: str, options: dict[str, Any]) -> int:
     elif shape is None and observed is not None:
         shape = convert_observed_data(observed).shape
     if shape is None and rv_size_is_none(options.get("size")):
-        raise ValueError(f"{what} has an unknown number of sites. Pass shape=, their number, or dims.")
+        raise ValueError(f"{what} has an unknown number of sites. Pass a shape, their number, or dims.")
     axes = () if shape is None else tuple(shape) if np.ndim(shape) else (shape,)
     if len(axes) != 1 or not rv_size_is_none(options.get("size")):
         raise ValueError(
-            f"{what} is one partition, a vector of labels, and its shape is one number, got {len(axes)} axes. "
-            "Make a variable of each of several partitions."
+            f"{what} is one partition, a vector of labels, with a shape of one number: got {len(axes)} axes. "
+            "Make a variable of each."
         )
     n = int(constant_value(pt.as_tensor(axes[0])))
     if n < 1:
@@ -537,6 +542,6 @@ def check_labels(what: str, observed: Any, K: int) -> None:
     wrong = np.flatnonzero((values != np.round(values)) | (values < 0) | (values >= K))
     if len(wrong):
         raise ValueError(
-            f"{what} is observed as {values[wrong[0]]:g} at ({wrong[0]},), and its labels are 0, ..., {K - 1}. "
-            "Number the clusters from 0 on."
+            f"{what} is observed as {values[wrong[0]]:g} at ({wrong[0]},), and labels are 0, ..., {K - 1}. "
+            "Number its clusters from 0 on."
         )
