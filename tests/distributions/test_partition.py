@@ -312,29 +312,31 @@ def test_differences(kind, K):
     assert {type(part).__name__ for part in parts} <= {"Counted", "Tables", "InPlace"}
 
 
+def test_differences_of_a_concentration_and_labels_together():
+    compare(mixture("crp", 3), ["c", "z"])
+
+
 # ---------------------------------------------------------------- sampled
 def mixture(prior, K):
-    """Five points in a mixture of known means, which tell the labels apart, at a parameter of two values."""
-    arguments = PRIORS[prior]
+    """Five points in a mixture of known means, which tell labels apart, at a concentration of two values."""
+    arguments = {name: of() if callable(of) else of for name, of in PRIORS[prior].items()}
     with pm.Model() as model:
-        own = {
-            name: of() if callable(of) else of
-            for name, of in arguments.items()
-            if name not in ("kind", "concentration")
-        }
+        c = pm.Bernoulli("c", 0.4)
         if "concentration" in arguments:
-            own["concentration"] = pt.as_tensor([0.3, 2.0])[pm.Bernoulli("c", 0.4)]
-        else:
-            own["gamma"] = pt.as_tensor([0.3, 2.0])[pm.Bernoulli("c", 0.4)]
-        z = pmd.Partition("z", arguments["kind"], shape=5, max_clusters=K, **own)
-        mu = np.linspace(-1, 1, K)
-        pm.Normal("y", pt.as_tensor(mu)[z], 0.8, observed=[-1.2, -0.9, 0.1, 0.3, 1.4])
+            arguments["concentration"] = pt.as_tensor([0.3, 2.0])[c]
+        z = pmd.Partition("z", shape=5, max_clusters=K, **arguments)
+        pm.Normal("y", pt.as_tensor(np.linspace(-1, 1, K))[z], 0.8, observed=[-1.2, -0.9, 0.1, 0.3, 1.4])
     return model
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["pmd.sample", "summed out", "pm.sample", "PyMC's own step"])
-@pytest.mark.parametrize(("prior", "K"), [("crp", 5), ("crp", 3), ("pitman-yor", 3), ("mfm", 3)])
+@pytest.mark.parametrize(
+    ("prior", "K", "how"),
+    [
+        *((prior, K, "pmd.sample") for prior, K in [("crp", 5), ("crp", 3), ("pitman-yor", 3), ("mfm", 3)]),
+        *(("crp", 3, how) for how in ("summed out", "pm.sample", "PyMC's own step")),
+    ],
+)
 def test_posteriors(prior, K, how):
     model = mixture(prior, K)
     states = np.array([[c, *z] for c in (0, 1) for z in itertools.product(range(K), repeat=5)])
@@ -364,23 +366,23 @@ def test_posteriors(prior, K, how):
 def test_parameters_with_unknown_ones_by_nuts(kind):
     """Without data the posterior is the prior: of its parameters, and of the number of clusters."""
     with pm.Model() as model:
-        own = {"concentration": pm.Gamma("a", 3, 2)}
+        own = {"gamma" if kind == "mfm" else "concentration": pm.Gamma("a", 3, 2)}
         if kind == "pitman-yor":
             own["discount"] = pm.Beta("d", 2, 3)
         if kind == "mfm":
-            own = {"gamma": pm.Gamma("a", 3, 2), "components": pm.Geometric.dist(pm.Beta("d", 3, 3))}
+            own["components"] = pm.Geometric.dist(pm.Beta("d", 3, 3))
         pmd.Partition("z", kind, shape=6, max_clusters=4, **own)
         prior = pm.draw(list(model.free_RVs), 4000, random_seed=2, **FAST)
-        idata = pmd.sample(3000, tune=500, random_seed=1, **QUIET)
+        idata = pmd.sample(1500, tune=500, random_seed=1, **QUIET)
     draws = draws_of(idata)
     for rv, before in zip(model.free_RVs, prior, strict=True):
         if rv.name == "z":
             continue
-        thin = draws[rv.name][:, ::10].ravel()
+        thin = draws[rv.name][:, ::5].ravel()
         assert stats.ks_2samp(before, thin).pvalue > 1e-3
     k = lambda z: np.bincount([len(set(one)) for one in z], minlength=5)[1:]
     table = np.array(
-        [k(prior[[rv.name for rv in model.free_RVs].index("z")]), k(draws["z"][:, ::10].reshape(-1, 6))]
+        [k(prior[[rv.name for rv in model.free_RVs].index("z")]), k(draws["z"][:, ::5].reshape(-1, 6))]
     )
     assert stats.chi2_contingency(table).pvalue > 1e-3
 
@@ -473,3 +475,12 @@ def test_random_probabilities_of_components():
     logp = model.compile_logp(vars=[model["z"]], **FAST)
     point = model.initial_point()
     assert sum(math.exp(logp(point | {"z": np.array(z)})) for z in states) == pytest.approx(1)
+
+
+def test_a_number_of_components_that_is_cut_off_is_normalised():
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1, default_transform=None)
+        pmd.Partition("z", "mfm", components=pm.Geometric.dist(p), shape=3)
+    logp = model.compile_logp(vars=[model["z"]], **FAST)
+    states = itertools.product(range(3), repeat=3)
+    assert sum(math.exp(logp({"p": 0.005, "z": np.array(z)})) for z in states) == pytest.approx(1)

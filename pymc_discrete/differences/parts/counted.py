@@ -18,12 +18,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.basic import Alloc, ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor
 
 from pymc_discrete.differences.parts.elements import (
     SiteElements,
@@ -40,7 +40,6 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import jaxify
-from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import context_inputs, rebuild
 from pymc_discrete.structure.terms import Term
 
@@ -183,19 +182,13 @@ def written(total: Variable, dependence: Dependence) -> Written | None:
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        if not isinstance(node.op, Elemwise | DimShuffle | Sum) and not is_entry(node, graph):
+        # of a vector that does not depend on the block, an element at a computed place; else its size is not 1
+        if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
     if not inner or len({s.index for s in sums.values()}) != 1:
         return None
     return Written(list(sums.values()), list(inner), inner)
-
-
-def is_entry(node: Apply, graph: LogpGraph) -> bool:
-    """Whether a node takes an element out of a vector that does not depend on the block."""
-    if not isinstance(node.op, Subtensor | AdvancedSubtensor):
-        return False
-    return node.inputs[0].type.ndim == 1 and not graph.depends(node.inputs[0])
 
 
 def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
