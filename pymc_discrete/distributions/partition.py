@@ -172,7 +172,7 @@ def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
 
     return pytensor.scan(
         of_next,
-        sequences=[pt.arange(1, n)],
+        sequences=[np.arange(1, n, dtype=pytensor.config.floatX)],
         outputs_info=[pt.zeros(K)],
         non_sequences=[discount],
         return_updates=False,
@@ -397,7 +397,7 @@ def checked_parameters(
         most = min(n, log_p.type.shape[0])
         check_parameter(what, "gamma", gamma, gamma > 0, "above 0")
         valid = gamma > 0
-        gamma = pt.switch(valid, gamma, 1.0)  # another one where the log density is -inf, not nan
+        gamma = pt.switch(valid, gamma, 1.0)
         discount = -gamma
     else:
         a = scalar(what, "concentration", given["concentration"])
@@ -408,7 +408,8 @@ def checked_parameters(
         limit = "above 0" if kind == "crp" else "above minus the discount"
         check_parameter(what, "concentration", a, a > -discount, limit)
         valid = within & (a > -discount)
-        a, discount = pt.switch(valid, a, 1.0), pt.switch(valid, discount, 0.0)
+        # others where the log density is -inf, not nan; a discount that is constant stays so
+        a, discount = pt.switch(valid, a, 1.0), pt.switch(within, discount, 0.0)
     K = number_of_labels(what, most, max_clusters)
     log_v = mixture_weights(log_p, gamma, n, K) if kind == "mfm" else pitman_yor_weights(a, discount, n, K)
     discount = folded(discount)

@@ -8,6 +8,9 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
+from pytensor.scan.op import Scan
 from scipy import stats
 
 import pymc_discrete as pmd
@@ -373,7 +376,8 @@ def test_parameters_with_unknown_ones_by_nuts(kind):
             own["components"] = pm.Geometric.dist(pm.Beta("d", 3, 3))
         pmd.Partition("z", kind, shape=6, max_clusters=4, **own)
         prior = pm.draw(list(model.free_RVs), 4000, random_seed=2, **FAST)
-        idata = pmd.sample(1500, tune=500, random_seed=1, **QUIET)
+        precision = "float32" if kind == "pitman-yor" else "float64"
+        idata = pmd.sample(1500, tune=500, random_seed=1, dtype=precision, **QUIET)
     draws = draws_of(idata)
     for rv, before in zip(model.free_RVs, prior, strict=True):
         if rv.name == "z":
@@ -475,6 +479,18 @@ def test_random_probabilities_of_components():
     logp = model.compile_logp(vars=[model["z"]], **FAST)
     point = model.initial_point()
     assert sum(math.exp(logp(point | {"z": np.array(z)})) for z in states) == pytest.approx(1)
+
+
+def test_what_is_constant_is_computed_once():
+    """The recursion over sites, unless the discount, or gamma, is unknown."""
+    with pm.Model() as model:
+        a = pm.Gamma("a", 2, 2)
+        pmd.Partition("crp", "crp", concentration=a, shape=6, max_clusters=3)
+        pmd.Partition("py", "pitman-yor", concentration=a, discount=0.2, shape=6, max_clusters=3)
+        pmd.Partition("mfm", "mfm", components=pm.Geometric.dist(1 / (1 + a)), shape=6, max_clusters=3)
+        pmd.Partition("known", "mfm", components=pm.Geometric.dist(0.3), gamma=0.2, shape=6, max_clusters=3)
+    assert isinstance(model["known"].owner.op.dist_params(model["known"].owner)[2], Constant)
+    assert not any(isinstance(v.owner.op, Scan) for v in ancestors([model.logp()]) if v.owner)
 
 
 def test_a_number_of_components_that_is_cut_off_is_normalised():
