@@ -8,6 +8,7 @@ from .diagnostics.labels.relabel import relabel
 from .diagnostics.summary import summary
 from .differences.from_logdensity import target_from_logdensity
 from .differences.from_model import target_from_model
+from .distributions.partition import Partition
 from .distributions.permutation import Permutation
 from .evidence.log_evidence import log_evidence
 from .factor_graphs import FactorGraph
@@ -48,6 +49,7 @@ __all__ = [
     "FactorGraph",
     "FlowStep",
     "GibbsWithGradients",
+    "Partition",
     "PathAuxiliary",
     "Permutation",
     "PerturbAndMaxProduct",

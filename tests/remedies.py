@@ -397,6 +397,16 @@ row(
     on(lambda: pmd.Permutation("x", 30, np.zeros((30, 30))), lambda model: pm.draw(model["x"])),
     on(lambda: pmd.Permutation("x", 30, np.zeros((30, 30))), lambda model: sample()),
 )
+row(
+    "Pass max_clusters=, a number above any that is probable",
+    on(lambda: None, lambda model: pmd.Partition("z", "crp", concentration=1.0, shape=300)),
+    on(lambda: None, lambda model: pmd.Partition("z", "crp", concentration=1.0, shape=300, max_clusters=20)),
+)
+row(
+    "components at most. Leave max_clusters= out",
+    on(lambda: None, lambda model: pmd.Partition("z", "mfm", components=P, shape=5, max_clusters=4)),
+    on(lambda: None, lambda model: pmd.Partition("z", "mfm", components=P, shape=5)),
+)
 
 # ---------------------------------------------------------------- steps and their variables
 row(

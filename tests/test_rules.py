@@ -12,6 +12,7 @@ TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
 
 # who draws by weight without kernels/random.py, and what
 OWN_DRAWS = {
+    "distributions/partition.py": "the prior, by NumPy",
     "distributions/permutation.py": "the prior, by NumPy",
     "evidence/annealed.py": "the base, from which a chain starts",
     "flows/amortised.py": "resampling by importance weights, by NumPy",

@@ -48,7 +48,8 @@ from pytensor.scalar.basic import (
     Sub,
     Switch,
 )
-from pytensor.tensor.basic import Nonzero
+from pytensor.scan.op import Scan
+from pytensor.tensor.basic import AllocEmpty, Nonzero
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.extra_ops import CumOp, SearchsortedOp
@@ -237,6 +238,10 @@ class In32Bits:
 
     def _is_data(self, node: Apply, n: int) -> bool:
         """Whether input number n of a node is data, rather than an index or a shape."""
+        if isinstance(node.op, Scan):
+            return n > 0  # the first is the number of steps
+        if isinstance(node.op, AllocEmpty):
+            return False
         first = INDEXING.get(type(node.op), REARRANGING.get(type(node.op)))
         return first is None or n < first
 

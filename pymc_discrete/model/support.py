@@ -33,6 +33,7 @@ from pytensor.graph.traversal import ancestors, walk
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 
+from pymc_discrete.distributions.partition import PartitionRV
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
 from pymc_discrete.model.in_tensors import has_dims, without_dims
 from pymc_discrete.structure.bounds import IntegerBounds, extent, is_whole
@@ -240,6 +241,11 @@ def _(rv):
 @rule(*PERMUTATIONS, nominal=True)
 def _(rv):
     return 0, length(rv) - 1
+
+
+@rule(PartitionRV, nominal=True)
+def _(rv):
+    return 0, parameters(rv)[-1].type.shape[-1] - 1
 
 
 @rule(DiscreteUniformRV)

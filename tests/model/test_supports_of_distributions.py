@@ -18,6 +18,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.random import basic as prb
 
 import pymc_discrete as pmd
+from pymc_discrete.distributions.partition import PartitionRV
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
 from pymc_discrete.model import support
 from pymc_discrete.model.support import bounds_of, rule_of
@@ -132,6 +133,11 @@ CASES = {
     DirichletMultinomialRV: [
         (lambda: pm.DirichletMultinomial.dist(3, [1.0, 0.2, 0.3]), [], True),
         (lambda n: pm.DirichletMultinomial.dist(n, [1.0, 0.2, 0.3]), [(1, 3)], True),
+    ],
+    PartitionRV: [
+        (lambda: pmd.Partition.dist("crp", concentration=1.0, shape=3), [], True),
+        (lambda: pmd.Partition.dist("crp", concentration=1.0, shape=3, max_clusters=2), [], True),
+        (lambda: pmd.Partition.dist("mfm", components=[0.5, 0.5], shape=3), [], True),
     ],
     UniformPermutationRV: [(lambda: pmd.Permutation.dist(3), [], True)],
     WeightedPermutationRV: [(lambda: pmd.Permutation.dist(3, np.eye(3) + 1), [], True)],

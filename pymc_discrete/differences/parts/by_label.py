@@ -22,9 +22,10 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Mul, Neg, Sub
 from pytensor.scalar.math import GammaLn
+from pytensor.tensor.basic import ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
-from pytensor.tensor.subtensor import AdvancedIncSubtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor
 
 from pymc_discrete.differences.parts.elements import (
     SiteElements,
@@ -246,6 +247,9 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
             continue
         seen.add(var)
         node = var.owner
+        if node is not None and isinstance(node.op, ScalarFromTensor):
+            stack += node.inputs
+            continue
         if node is None or graph.size(var) != 1 or dependence.of(var) is not None:
             return None
         if isinstance(node.op, Sum) and node.inputs[0].type.ndim == 1:
@@ -254,7 +258,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        if not isinstance(node.op, Elemwise | DimShuffle | Sum):
+        # of a vector that does not depend on the block, an element at a computed place; else its size is not 1
+        if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
     if not inner or len({s.index for s in sums.values()}) != 1:
@@ -418,8 +423,10 @@ class ByLabel(Part):
         """h of sums over labels, in their shape."""
         inputs = [arrays[v].reshape(self.graph.shape(v)) for v in self._outer_inputs]
         shaped = jnp.broadcast_arrays(*sums)
+        # changes are floats, and so are sums of integers and their changes, which may be an index
+        typed = [s.astype(v.type.dtype) for s, v in zip(shaped, self.found.inner, strict=True)]
         function = lambda *one: jnp.asarray(self._outer(*one, *inputs)[0]).reshape(())
-        return jnp.vectorize(function)(*shaped)
+        return jnp.vectorize(function)(*typed)
 
     @cached_property
     def _adds(self) -> bool:
