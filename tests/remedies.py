@@ -501,6 +501,18 @@ row(
     step("BlockGibbs", bounded, integrate=["b"]),
     step("BlockGibbs", bounded),
 )
+
+
+def two_rates():
+    z = pm.Bernoulli("z", 0.4, shape=3)
+    pm.Poisson("y", pm.Gamma("a", 1, 1, shape=2)[z] * pm.Gamma("b", 1, 1), observed=[0, 2, 1])
+
+
+row(
+    "a distribution reads both",
+    step("BlockGibbs", two_rates, integrate=["a", "b"]),
+    step("BlockGibbs", two_rates, integrate=["a"]),
+)
 row(
     "integrate='auto' finds nothing",
     step("BlockGibbs", bounded, integrate="auto"),

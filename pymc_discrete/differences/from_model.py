@@ -55,8 +55,9 @@ def target_from_model(
     initial_point : {value variable name: array}, optional
         Gives the shapes of the variables; by default `model.initial_point()`.
     integrate : None, "auto", or RV, name or value variable, or a list of them
-        Continuous variables that are integrated out: given all else, the log density must be a quadratic form
-        in them. "auto" takes all of them that the block's terms depend on.
+        Continuous variables that are integrated out. Given all else, the log density must be a quadratic form
+        in them; or labels select their elements, ``phi[z]``, and their prior is conjugate to what reads them.
+        "auto" takes the latter, and where there are none all of the former that the block's terms depend on.
 
     Returns
     -------

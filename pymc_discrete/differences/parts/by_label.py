@@ -258,7 +258,7 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        # of a vector that does not depend on the block, an element at a computed place; else its size is not 1
+        # of a vector that does not depend on the block, an element at a computed place (else it is longer)
         if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
