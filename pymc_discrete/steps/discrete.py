@@ -98,7 +98,8 @@ class DiscreteStep(JaxStep):
         coefficients of a regression with Normal priors and errors; or parameters that labels select,
         ``phi[z]``, with a conjugate prior. They are integrated out while the discrete variables move, and
         drawn at the end of each draw. "auto" takes the latter, and where there are none all of the former
-        that share a term with the block. In `sample`, NUTS moves the other continuous variables with them integrated out, too.
+        that share a term with the block. In `sample`, NUTS moves the other continuous variables with them
+        integrated out, too.
     target_accept : float, default 0.8
         Acceptance that the step size of NUTS is tuned to, where the step moves continuous variables.
     nuts : dict, optional
