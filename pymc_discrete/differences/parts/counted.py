@@ -182,7 +182,7 @@ def written(total: Variable, dependence: Dependence) -> Written | None:
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        # of a vector that does not depend on the block, an element at a computed place; else its size is not 1
+        # an entry, at a computed place, of a vector without the block; one with it has another size
         if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
