@@ -144,6 +144,12 @@ def test_values_that_are_no_labels(prior):
     assert p([0, 1, 1]) > 0
 
 
+@pytest.mark.parametrize(("n", "K"), [(1, None), (1, 1), (4, 1)])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_a_single_site_or_cluster(prior, n, K):
+    assert probability(dist(prior, shape=n, max_clusters=K))(np.zeros(n, int)) == pytest.approx(1 / (K or 1))
+
+
 def of_parameters(kind, K=None, n=6):
     """A model whose parameters are unknown, on their own scales."""
     with pm.Model() as model:
