@@ -6,6 +6,7 @@ A target's log density is a sum of parts. Each part computes the differences of 
 - `InPlace`: elements of a few sites, evaluated at the moves of each of these sites.
 - `Incremental`: a term that joins many sites, evaluated on the tensors that a move changes.
 - `Quadratic`: the same for a quadratic function of a linear map, with two matrix products.
+- `ByLabel`: a function of sums by label, evaluated at the labels that a move takes from and gives to.
 - `Swept`: an integral over coefficients that sites gate, from a swept tableau.
 - `Gradient`: a term that joins many sites, by a first-order estimate.
 
