@@ -26,6 +26,7 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.integrals.families import FAMILIES, ConjugateLikelihood, Family, Reading
+from pymc_discrete.integrals.integrate import check_width
 from pymc_discrete.model.logp import constants_of_data, terms_of
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Depends
@@ -251,7 +252,14 @@ def without_conjugate(
     -------
     terms : of the free variables, of the observed ones, of the potentials, or None where nothing has changed
     conjugate : with graphs of the model's value variables
+
+    Raises
+    ------
+    ValueError
+        In single precision, and where two of them are read together.
     """
+    if names:
+        check_width(list(names))
     if not (parameters := apart(model, names, point)):
         return None, []
     new, integrated = list(terms_of(model)), []

@@ -59,11 +59,6 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     ValueError
         For a variable in which the log density is no quadratic form, with the term and the Op.
     """
-    if pytensor.config.floatX != "float64":
-        raise ValueError(
-            f"{shown(list(names))} cannot be integrated out in float32, in which the differences of large "
-            'quadratic forms are lost. Set pytensor.config.floatX = "float64", or leave out integrate=.'
-        )
     coefficients = Coefficients([v for name in names for v in graph.others if v.name == name], graph)
     named = [*graph.terms, *graph.untouched]
     moved = Depends(coefficients.variables)
@@ -104,6 +99,20 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
     new.integral = Integral(shapes, precision, linear, coupled, gates.of(parts) if gates else None)
     return new
+
+
+def check_width(names: Sequence[str]) -> None:
+    """Refuse to integrate variables out in single precision.
+
+    Raises
+    ------
+    ValueError
+    """
+    if pytensor.config.floatX != "float64":
+        raise ValueError(
+            f"{shown(list(names))} cannot be integrated out in float32, in which the differences of large "
+            'quadratic forms are lost. Set pytensor.config.floatX = "float64", or leave out integrate=.'
+        )
 
 
 def quadratic_in(graph: LogpGraph, model: pm.Model) -> list[str]:

@@ -183,7 +183,8 @@ def after_adding(summands: Variable, sums: Mapping[Variable, float]) -> Variable
     found = change(summands)
     if found is None:
         (then,) = rebuild([summands], {v: v + np.asarray(c, v.type.dtype) for v, c in sums.items()})
-        found = then - summands
+        counts = summands.type.dtype == "bool"  # whose differences are numbers
+        found = then.astype("int64") - summands.astype("int64") if counts else then - summands
     return found + pt.zeros_like(summands)
 
 
