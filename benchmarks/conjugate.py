@@ -160,7 +160,8 @@ def markdown(args, records):
 
 
 FOOTNOTE = f"""- {CHAINS} chains, one core, 1,000 draws and as many of tuning; ESS/s of the processor's
-  seconds of sampling. ESS: ArviZ's bulk ESS, the least of two summaries that do not change with the names of labels.
+  seconds of sampling. ESS: ArviZ's bulk ESS, the least of two summaries on which the names of labels
+  have no influence.
 - pmd.sample: what it does by default. integrate: `step=pmd.BlockGibbs(["z"], integrate="auto")`.
 - z: difference of a mean or sd from that of the first row, in Monte Carlo errors, the largest."""
 
