@@ -163,7 +163,9 @@ FOOTNOTE = f"""- {CHAINS} chains, one core, 1,000 draws and as many of tuning; E
   seconds of sampling. ESS: ArviZ's bulk ESS, the least of two summaries on which the names of labels
   have no influence.
 - pmd.sample: what it does by default. integrate: `step=pmd.BlockGibbs(["z"], integrate="auto")`.
-- z: difference of a mean or sd from that of the first row, in Monte Carlo errors, the largest."""
+- z: difference of a mean or sd from that of the first row, in Monte Carlo errors, the largest. Chains of the
+  block model are in two modes, of two groups and of three, that neither row joins: its means are those of the
+  modes that chains came to."""
 
 
 if __name__ == "__main__":
