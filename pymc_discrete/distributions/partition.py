@@ -35,7 +35,7 @@ MOST_CLUSTERS = 256
 MORE_COMPONENTS = 500
 # The probability beyond, which is spread over the others, may not be larger where it is known.
 LEFT_OUT = 1e-6
-# {kind: its parameters}
+# The parameters that each kind of partition has.
 KINDS = {
     "crp": ("concentration",),
     "pitman-yor": ("concentration", "discount"),
@@ -165,8 +165,9 @@ def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
     k = np.arange(1, K + 1)
 
     def of_next(m, log_s, d):
-        # Entries beyond m stay as they began, at S(k, k) = 1, so that all are finite, and gradients too. The
-        # ratio S(m, k - 1) / S(m, k) grows with k, up to m (m - 1) (1 - d) / 2 at k = m.
+        # log_s[k - 1] is log S(m, k). There are no partitions of m sites into k > m clusters: these entries
+        # stay at the value S(k, k) = 1 from which they will start, so that they and their gradients are
+        # finite. The ratio does not overflow, as it is at most S(m, m - 1) / S(m, m) = m (m - 1) (1 - d) / 2.
         ratio = pt.concatenate([pt.zeros(1), pt.exp(log_s[:-1] - log_s[1:])])
         return log_s + pt.log(pt.switch(k <= m, m - k * d + ratio, 1.0))
 
@@ -536,7 +537,7 @@ def number_of_sites(what: str, options: dict[str, Any]) -> int:
 
 
 def check_labels(what: str, observed: Any, K: int) -> None:
-    """Refuse observed values that are no labels 0, ..., K - 1."""
+    """Refuse observed values that are not among the labels 0, ..., K - 1."""
     if observed is None:
         return
     values = constant_value(pt.as_tensor(convert_observed_data(observed)))

@@ -72,7 +72,7 @@ class ConjugateParameter:
 
 
 class Refusal(Exception):
-    """Why a parameter is not conjugate, as a clause."""
+    """Says why a parameter cannot be integrated out, in words that follow "since" in a message."""
 
 
 def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -> ConjugateParameter:
@@ -451,7 +451,7 @@ def of_floats(v: Any) -> Variable:
 
 
 def of_elements(v: Variable, rv: Variable) -> Variable:
-    """A tensor with a value for each element of a random variable, flat."""
+    """A vector with one entry for each element of a random variable, to whose shape a tensor is broadcast."""
     return pt.broadcast_to(v, rv.shape).ravel()
 
 

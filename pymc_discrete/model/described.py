@@ -228,7 +228,7 @@ class DescribedBlock:
             {v.name: v.kind for v in alone} if join else None,
             united=[list(together) for together in [*self.systems, *self.lines]],
             constrained={name for names in constrained for name in names},
-            # their places are those in PyMC's terms
+            # An equation is known by its place in the terms that PyMC gives; in others it is not looked for.
             equal={e.place: e.shape for e in self.equations if e.place is not None and terms is None},
             totals=self.totals,
             terms=terms,

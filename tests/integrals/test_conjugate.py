@@ -178,7 +178,16 @@ def topics():
     return model
 
 
-MODELS = [poisson_with_exposures_by_group, block_model, topics]
+def some_sites():
+    """Some sites have no element that they label."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5], shape=8)
+        words = np.array([0, 1, 1, 2, 0, 3])
+        pm.Categorical("y", pm.Dirichlet("phi", np.full(4, 0.2), shape=(3, 4))[z[1:7]], observed=words)
+    return model
+
+
+MODELS = [some_sites, poisson_with_exposures_by_group, block_model, topics]
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -229,6 +238,26 @@ def test_what_a_scan_carries_along_is_that_of_the_state(build, by, monkeypatch):
         sites, values = r.integers(0, target.space.d, 5), r.integers(0, 3, 5)
         y, rows = moved(x, sites, values)
     np.testing.assert_allclose(rows, target.differences(np.asarray(y)), atol=1e-9)
+
+
+def test_differences_of_sites_that_change_together():
+    with pm.Model() as model:
+        order = pmd.Permutation("order", 7)
+        index, each = order % 3, np.arange(1.0, 8.0)
+        sums = pt.inc_subtensor(pt.zeros(3)[index], each)
+        several = pt.inc_subtensor(pt.zeros(4)[(order[1:] + order[:-1]) % 4], 1.0)  # of two sites each
+        pm.Potential(
+            "c", pt.gammaln(sums + 0.5).sum() + pt.log(pt.sum(several > 1) + 1) + (several**1.5).sum()
+        )
+    target = pmd.BlockGibbs(["order"], model=model).target
+    assert any(isinstance(p, ByLabel) for p in target.density.parts)
+    x = np.random.default_rng(1).permutation(7)
+    pairs = np.array(list(itertools.combinations(range(7), 2)))
+    found = np.asarray(target.differences_jointly(x, {0: (pairs, x[pairs[:, ::-1]][:, None])})[0])[:, 0]
+    for (i, j), difference in zip(pairs, found, strict=True):
+        y = x.copy()
+        y[[i, j]] = x[[j, i]]
+        assert difference == pytest.approx(float(target.total(y)) - float(target.total(x)), abs=1e-9)
 
 
 # ---------------------------------------------------------------- draws

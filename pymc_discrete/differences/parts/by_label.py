@@ -83,7 +83,7 @@ class SumsByLabel:
 
 
 class ByRows:
-    """A sum over labels of a function of the sums by label there: `F_j` above.
+    """A function of the sums by label, evaluated at some labels only: F in the formula of this file.
 
     Parameters
     ----------
@@ -110,9 +110,8 @@ class ByRows:
             for v in [*sums, *(w for w, each in zip(self.whole, self.by_label, strict=True) if each)]
         }
         rows |= {v: pt.tensor(dtype=v.type.dtype, shape=(None,)) for v in self.constants}
-        graph = of_rows(summands, rows)
         inputs = [rows.get(v, v) for v in [*sums, *self.whole, *self.constants]]
-        self.function = jaxify(inputs, [graph])
+        self.function = jaxify(inputs, rebuild([summands], rows))
 
     def at(self, labels: Any, values: Sequence[Any], arrays: dict[Variable, Any]):
         """F at some labels, in the shape of `labels`.
@@ -124,7 +123,7 @@ class ByRows:
         """
         flat, shape = jnp.ravel(labels), jnp.shape(labels)
         own = [
-            jnp.ravel(arrays[v])[flat] if each else jnp.asarray(arrays[v]).reshape(v_shape(v))
+            jnp.ravel(arrays[v])[flat] if each else jnp.asarray(arrays[v]).reshape((1,) * v.type.ndim)
             for v, each in zip(self.whole, self.by_label, strict=True)
         ]
         constants = [jnp.asarray(v.data)[flat] for v in self.constants]
@@ -188,17 +187,6 @@ def after_adding(summands: Variable, sums: Mapping[Variable, float]) -> Variable
     return found + pt.zeros_like(summands)
 
 
-def v_shape(v: Variable) -> tuple[int, ...]:
-    """The shape of a variable with one element."""
-    return (1,) * v.type.ndim
-
-
-def of_rows(var: Variable, rows: dict[Variable, Variable]) -> Variable:
-    """A graph with vectors of another length in the place of some."""
-    (out,) = rebuild([var], rows)
-    return out
-
-
 @dataclass
 class FunctionOfSums:
     """A term as a function of sums over labels.
@@ -259,7 +247,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        # of a vector that does not depend on the block, an element at a computed place (else it is longer)
+        # A `Subtensor` is an element of a vector, at a place that depends on the sums. The vector itself does
+        # not: of one that does, the size would not be 1.
         if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
@@ -297,11 +286,9 @@ def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, Sums
 
 
 def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
-    """Whether each element of the index, and of what is added, depends on a few sites, the same of both."""
+    """Whether each element of the index, and of what is added, depends on a few sites."""
     moving = [v for v in (counted.index, counted.stat) if dependence.graph.depends(v)]
-    if not moving or any(dependence.of(v) is None or v.type.ndim == 0 for v in moving):
-        return False
-    return same_sites(moving, dependence)
+    return bool(moving) and not any(dependence.of(v) is None or v.type.ndim == 0 for v in moving)
 
 
 def same_sites(variables: Sequence[Variable], dependence: Dependence) -> bool:
@@ -649,12 +636,12 @@ class ByLabel(Part):
     # ------------------------------------------------------------ cost
     @cached_property
     def _of_row(self) -> float:
-        """ByLabel operations of evaluating what is summed over labels at one label."""
+        """Counted operations of evaluating what is summed over labels at one label."""
         return costs.of_graph([*self.found.rows.values()], self.graph, set(self._sums)) / max(self.size, 1)
 
     @cached_property
     def rest_cost(self) -> float:
-        """ByLabel operations of the changes of the sums over labels for one move, on average."""
+        """Counted operations of the changes of the sums over labels for one move, on average."""
         most = max(e.index.shape[1] for e in self.elements.values())
         rows = 2 * most if most <= FEW_ELEMENTS else self.size + 2 * most
         return (self._of_row + 4) * rows
@@ -665,7 +652,7 @@ class ByLabel(Part):
 
     @cached_property
     def cost_of_all(self) -> float:
-        """ByLabel operations of all differences."""
+        """Counted operations of all differences."""
         return sum(self.moves_of(n) for n in self.variables) * self.rest_cost
 
     def cost(self, share: float, values: list[int]) -> float:
