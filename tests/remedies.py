@@ -85,6 +85,11 @@ def flags():
     pm.Bernoulli("z", 0.4, shape=3)
 
 
+def many_clusters(most):
+    """Sites of which almost surely each is a cluster, were there as many labels."""
+    return lambda: pmd.Partition("z", "crp", concentration=100.0, shape=8, max_clusters=most)
+
+
 def switch():
     """A flag that chooses between two levels."""
     pm.Normal("y", pm.Normal("a") * pm.Bernoulli("z", 0.5), 1.0, observed=0.3)
@@ -401,6 +406,10 @@ row(
     "Pass max_clusters=, a number above any that is probable",
     on(lambda: None, lambda model: pmd.Partition("z", "crp", concentration=1.0, shape=300)),
     on(lambda: None, lambda model: pmd.Partition("z", "crp", concentration=1.0, shape=300, max_clusters=20)),
+)
+row(
+    "Pass a larger max_clusters=",
+    *(on(many_clusters(most), lambda model: pmd.sample(20, tune=20, progressbar=False)) for most in (3, 8)),
 )
 row(
     "components at most. Leave max_clusters= out",

@@ -1,8 +1,10 @@
-"""Chooses what is integrated out by default: coefficients that discrete sites gate or choose.
+"""Chooses what is integrated out by default: coefficients that discrete sites gate or choose, and parameters
+of clusters.
 
 A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays. Nor
 does a site on which the meaning of all coefficients depends, such as the place where two lines meet, or where
-one mean is followed by another: at other values of the site other coefficients are probable.
+one mean is followed by another: at other values of the site other coefficients are probable. And a cluster of a
+partition that is new, or is split, needs parameters that fit it.
 """
 
 import logging
@@ -12,6 +14,7 @@ import numpy as np
 from pymc.distributions.continuous import FlatRV
 
 from pymc_discrete.differences.from_model import target_of
+from pymc_discrete.integrals.conjugate import conjugate_in
 from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph
@@ -84,6 +87,9 @@ def coefficients_to_integrate(
 ) -> list[str]:
     """The coefficients to integrate out while discrete variables move, none where it does not pay.
 
+    Where a partition's clusters have conjugate parameters, these are taken, and no others: without them the
+    chains of a block model found different numbers of groups.
+
     Integrated out, coefficients cost one gate p^2 operations, which is about what a sum over the data costs,
     and any other site p^3 for each of its values.
 
@@ -98,6 +104,10 @@ def coefficients_to_integrate(
 
 def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence[str]) -> list[str]:
     model = described.model
+    if partitions := described.block(names).partitions:
+        conjugate = conjugate_in(model, partitions, described.point)
+        if found := [name for name in conjugate if name in moved]:
+            return found
     plain = [rv for rv in model.free_RVs if model.rvs_to_transforms[rv] is None]
     if not any(str(model.rvs_to_values[rv].name) in moved for rv in plain):
         return []

@@ -17,6 +17,8 @@ from pymc_discrete.runtime.names import shown
 
 # the attribute of a posterior, a list in JSON, that names the discrete variables which the model draws
 DISCRETE_ATTRIBUTE = "discrete_variables"
+# the attribute that names those of them which are partitions, whose labels are names that mean nothing
+PARTITIONS_ATTRIBUTE = "partitions"
 # the attribute that names the variables of which the result has counts in place of draws, see `engine.counts`
 COUNTED_ATTRIBUTE = "counted_variables"
 DRAWS_OF_BATCH = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache

@@ -22,10 +22,12 @@ from pymc_discrete.diagnostics.judge import Judge, Judged
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.known.stored import conditionals
 from pymc_discrete.diagnostics.labels.agreement import orders_of_draws
+from pymc_discrete.diagnostics.labels.clusters import selected_by
 from pymc_discrete.diagnostics.labels.components import components_in_order
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.thresholds import ENOUGH_DRAWS, FEWEST_DRAWS
 from pymc_discrete.diagnostics.verdicts import effective_per_chain
+from pymc_discrete.model.support import partitions_of
 
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk
 NUMBERS_IN_MEMORY = 2**24
@@ -110,7 +112,18 @@ class Facts:
     @cached_property
     def judge(self) -> Judge:
         """Who finds the facts of single variables."""
-        return Judge(self.tree, self._judged_names)
+        return Judge(self.tree, self._judged_names, partitions=self.partitions)
+
+    @cached_property
+    def partitions(self) -> list[str]:
+        """The partitions, whose labels are names that mean nothing."""
+        enough = self.draws >= FEWEST_DRAWS
+        return [name for name in partitions_of(self.model) if enough and name in self.discrete]
+
+    @cached_property
+    def of_clusters(self) -> list[str]:
+        """Continuous variables with an element for each label of a partition."""
+        return [name for name in selected_by(self.model, self.partitions) if name in self.free]
 
     @property
     def _judged_names(self) -> list[str]:
@@ -120,7 +133,8 @@ class Facts:
     @cached_property
     def conditionals(self) -> xr.Dataset | None:
         """The group `conditionals` of the result, where what draws say of some element is not clear."""
-        unclear = any(self.judge.measured(name).unclear for name in self._judged_names)
+        names = [name for name in self._judged_names if name not in self.partitions]
+        unclear = any(self.judge.measured(name).unclear for name in names)
         if self._leaving is None or not unclear:
             return None
         known = {name: of for name, of in self._leaving().items() if name in self.posterior.data_vars}
@@ -169,7 +183,8 @@ class Facts:
         per_chain: dict[str, list[np.ndarray]] = {}
         # R-hat of an element that never moves divides 0 by 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            for part in parts(posterior, self.tree["sample_stats"].to_dataset(), self.free, self.discrete):
+            left_out = [*self.discrete, *self.of_clusters]
+            for part in parts(posterior, self.tree["sample_stats"].to_dataset(), self.free, left_out):
                 variables = part["posterior"].data_vars
                 if variables:
                     warnings = run_convergence_checks(part, self.model)
@@ -210,15 +225,15 @@ def warned_of(
 
 
 def parts(
-    posterior: xr.Dataset, stats: xr.Dataset, free: Sequence[str], discrete: Sequence[str]
+    posterior: xr.Dataset, stats: xr.Dataset, free: Sequence[str], left_out: Sequence[str]
 ) -> Iterator[DataTree]:
-    """What PyMC's checks are to look at: the statistics of a run, and its posterior without discrete ones.
+    """What PyMC's checks are to look at: the statistics of a run, and its posterior without some variables.
 
-    The discrete ones are judged by `Judge`. If there are too many draws, the statistics come first and then
-    trees of a few elements each. PyMC also says when chains are too few or too short: where all variables
-    are discrete, a constant stands for them.
+    These are discrete ones, judged by `Judge`, and what belongs to labels whose names mean nothing. If there
+    are too many draws, the statistics come first and then trees of a few elements each. PyMC also says when
+    chains are too few or too short: where all variables are left out, a constant stands for them.
     """
-    others = [name for name in free if name not in discrete]
+    others = [name for name in free if name not in left_out]
     if free and not others:
         constant = np.zeros((posterior.sizes["chain"], posterior.sizes["draw"]))
         yield DataTree.from_dict(

@@ -21,6 +21,7 @@ from pymc_discrete.diagnostics.draws import (
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.known.stored import known_of
 from pymc_discrete.diagnostics.labels.agreement import in_one_order, orders_of, relabelled
+from pymc_discrete.diagnostics.labels.clusters import recorded_partitions, without_names
 from pymc_discrete.diagnostics.registration import import_files
 from pymc_discrete.diagnostics.statistics.batch import SUMMARY_COLUMNS, BatchOfElements
 from pymc_discrete.diagnostics.statistics.movement import Movement, moves_of, stretches_of
@@ -92,6 +93,8 @@ class Judge:
     names : of all discrete variables that are drawn; by default as `posterior_of` finds them
     columns : {variable: the values whose probabilities have a column, or None for a count}, if it is not as
         in a table of one variable
+    partitions : the variables that are partitions, which are judged by the sizes of their clusters; by
+        default as the result records them
     """
 
     def __init__(
@@ -99,9 +102,12 @@ class Judge:
         idata: Any,
         names: list[str] | None = None,
         columns: Mapping[str, np.ndarray | None] | None = None,
+        partitions: list[str] | None = None,
     ):
         tree = idata if isinstance(idata, xr.DataTree) else None
-        self.all = idata if tree is None else tree["posterior"].to_dataset()
+        drawn = idata if tree is None else tree["posterior"].to_dataset()
+        self.partitions = recorded_partitions(drawn) if partitions is None else partitions
+        self.all = without_names(drawn, self.partitions)
         self.groups = {} if tree is None else {str(n): tree[n].to_dataset() for n in tree.children}
         self.names, self._columns = names, columns or {}
         lp = None if tree is None else lp_of(tree)
@@ -133,7 +139,9 @@ class Judge:
         if not columns:  # a variable without elements
             return Judged(columns, movement, decide(movement, np.zeros(0), np.zeros(0)))
         groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
-        known = known_of(groups, name, self.all.sizes["chain"])
+        # what is known of labels says nothing of the sizes of clusters
+        label_free = name in self.partitions
+        known = None if label_free else known_of(groups, name, self.all.sizes["chain"])
         # a standard error means nothing if the share of a value rests on a few moves
         few = too_few_moves(movement, known)
         unsure = {c: np.where(few, np.nan, a) for c, a in columns.items() if c.startswith("mcse")}
@@ -141,7 +149,7 @@ class Judge:
         facts = movement, columns["rhat"], ess, known
         observed, orders, switch = self.observed(name), None, False
         found = decide(*facts, observed=observed)
-        if np.isin(found.verdict, ("apart", "stuck", "slow")).any():
+        if not label_free and np.isin(found.verdict, ("apart", "stuck", "slow")).any():
             orders, switch = self.labels(name)
             agree = None
             if orders is not None:

@@ -11,6 +11,7 @@ import xarray as xr
 
 from pymc_discrete.diagnostics.draws import labels_in_draws, posterior_of
 from pymc_discrete.diagnostics.judge import Judge, values_with_columns
+from pymc_discrete.diagnostics.labels.clusters import recorded_partitions, without_names
 from pymc_discrete.diagnostics.statistics.batch import SUMMARY_COLUMNS
 from pymc_discrete.diagnostics.statistics.chi_square import chi_square, share_rejected
 from pymc_discrete.diagnostics.statistics.effective import hamming_ess
@@ -28,6 +29,9 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
     A variable with up to 8 values, from -8 to 8, has the probability of each; others are taken for counts,
     and have mean and quantiles. So has a Deterministic with other values than 0, 1 and those of the variables
     that the model draws, where the result says which these are.
+
+    A `pmd.Partition` z, in a result of `pmd.sample`, has a row "clusters of z", their number, and of each
+    site the size of the cluster that it is in, since the names of labels mean nothing.
 
     Parameters
     ----------
@@ -52,7 +56,7 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
     """
     import pandas as pd  # imported only here, as that takes long
 
-    posterior = posterior_of(idata, var_names)
+    posterior = without_names_of_clusters(idata, var_names)
     judge, frames = Judge(idata, columns=values_with_columns(posterior)), []
     for name, draws in posterior.data_vars.items():
         columns = judge.of(str(name)).columns
@@ -62,6 +66,12 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
     few = sorted(of_values, key=lambda c: (int(of_values[c][2]), c.startswith("mcse")))
     first = ["mode", "P(mode)", "mcse P(mode)", "entropy", "moved", "ess", "rhat", "verdict"]
     return table[[*first, *few, *(c for c in table.columns if c not in (*first, *few))]]
+
+
+def without_names_of_clusters(idata: Any, var_names: str | list[str] | None) -> xr.Dataset:
+    """The discrete variables of a result, partitions among them by the sizes of their clusters."""
+    posterior = posterior_of(idata, var_names)
+    return without_names(posterior, recorded_partitions(posterior))
 
 
 def described_columns() -> str:
@@ -106,7 +116,7 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
     """
     import pandas as pd  # imported only here, as that takes long
 
-    posterior = posterior_of(idata, var_names)
+    posterior = without_names_of_clusters(idata, var_names)
     judge, rows = Judge(idata), {}
     for name, draws in posterior.data_vars.items():
         columns = judge.of(str(name)).columns

@@ -48,7 +48,7 @@ class PartitionRV(RandomVariable):
     """Labels of n sites: a partition of Gibbs type whose clusters are named by labels drawn at random."""
 
     name = "partition"
-    signature = "(),(),(k)->(n)"
+    signature = "(),(),(k),()->(n)"
     dtype = "int64"
     _print_name = ("Partition", "\\operatorname{Partition}")
 
@@ -61,6 +61,7 @@ class PartitionRV(RandomVariable):
         n: np.ndarray,
         discount: np.ndarray,
         log_weights: np.ndarray,
+        most: np.ndarray,
         size: tuple[int, ...] | None,
     ) -> np.ndarray:
         if not (log_weights > -np.inf).any():
@@ -104,6 +105,12 @@ def log_labellings(k: np.ndarray, K: int) -> np.ndarray:
     return np.array([math.lgamma(K - one + 1) - math.lgamma(K + 1) for one in k])
 
 
+def labels_and_clusters(rv: TensorVariable) -> tuple[int, int]:
+    """How many labels a partition has, and up to how many clusters, were there as many labels."""
+    _, _, log_weights, most = rv.owner.op.dist_params(rv.owner)
+    return log_weights.type.shape[0], int(constant_value(most))
+
+
 # ---------------------------------------------------------------- its log density
 class PartitionOfSites(Discrete):
     """The distribution of `PartitionRV`."""
@@ -111,16 +118,18 @@ class PartitionOfSites(Discrete):
     rv_op = PartitionRV()
 
     @classmethod
-    def dist(cls, n: int, discount: Variable, log_weights: Variable, **options: Any) -> TensorVariable:
-        return super().dist([n, discount, log_weights], **options)
+    def dist(
+        cls, n: int, discount: Variable, log_weights: Variable, most: int, **options: Any
+    ) -> TensorVariable:
+        return super().dist([n, discount, log_weights, most], **options)
 
-    def support_point(rv, size, n, discount, log_weights):
+    def support_point(rv, size, n, discount, log_weights, most):
         # about as many clusters as a Chinese restaurant process has of concentration 1, of consecutive sites
         n, K = rv.type.shape[-1], log_weights.type.shape[-1]
         few = min(K, math.ceil(math.log(n + 1)))
         return pt.as_tensor(np.arange(n) * few // n)
 
-    def logp(value, n, discount, log_weights):
+    def logp(value, n, discount, log_weights, most):
         K = log_weights.type.shape[-1]
         inside = (value >= 0) & (value < K)
         # an index out of bounds would be an error before the value is found to be no label
@@ -328,7 +337,7 @@ class Partition:
         }
         n = number_of_sites(what, options)
         parameters = checked_parameters(what, kind, given, n, max_clusters)
-        check_labels(what, observed, parameters[-1].type.shape[0])
+        check_labels(what, observed, parameters[1].type.shape[0])
         return PartitionOfSites(name, n, *parameters, **options)
 
     @classmethod
@@ -358,8 +367,8 @@ class Partition:
 
 def checked_parameters(
     what: str, kind: str, given: dict[str, Any], n: int, max_clusters: Any
-) -> tuple[Variable, Variable]:
-    """d and (K,) log weights, of which the latter are -inf where a parameter is out of range.
+) -> tuple[Variable, Variable, int]:
+    """d, (K,) log weights, -inf where a parameter is out of range, and how many clusters there may be.
 
     Parameters
     ----------
@@ -416,7 +425,8 @@ def checked_parameters(
     discount = folded(discount)
     log_weights = log_weights_of_labels(log_v, discount, n, K, most)
     log_weights = check_parameters(log_weights, valid, msg=f"the parameters of a partition of kind {kind}")
-    return discount, pt.specify_shape(folded(log_weights.astype(pytensor.config.floatX)), (K,))
+    log_weights = folded(log_weights.astype(pytensor.config.floatX))
+    return discount, pt.specify_shape(log_weights, (K,)), most
 
 
 def scalar(what: str, parameter: str, value: Any) -> TensorVariable:

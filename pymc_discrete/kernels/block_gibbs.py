@@ -16,7 +16,8 @@ from pymc_discrete.kernels.lines import lines_beside, lines_of_equations
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.rounds import Round, Way, cost_of_draws, numbers_of_turns
-from pymc_discrete.kernels.sweeps import sweeping
+from pymc_discrete.kernels.split_merge import draws_in_turn, split_or_merge
+from pymc_discrete.kernels.sweeps import draw_in_turn, sweeping
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.constraints import FixedSums
 from pymc_discrete.space.indexing import picked
@@ -65,6 +66,10 @@ class BlockGibbs(Method):
     each other, as in `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one
     takes what the other gives.
 
+    The clusters of a `pmd.Partition` are also split and merged (Jain and Neal 2004), one of these once in a
+    sweep: two random sites of one cluster are taken apart, and the others of the cluster are divided between
+    them by Gibbs scans of the two labels; or two clusters become one. The proposal is accepted or rejected.
+
     A sweep matches the sites of a permutation or of a fixed sum as often as it takes until each pair has met
     once, and draws along each of the short vectors that keep A x; or it does as much of that as is cheap, by
     counted operations (some 400 microseconds).
@@ -84,7 +89,7 @@ class BlockGibbs(Method):
 
     Notes
     -----
-    Nothing is rejected: `accept` and `accepted` are 1.
+    Nothing is rejected but splits and merges: `accept` and `accepted` are 1, which leaves these out.
 
     A transition of the kernel alone reverses the order of its sweep with probability 1/2, which makes it
     reversible and not only invariant. The sweeps of a draw keep one order: after a reversal the last sites
@@ -92,7 +97,10 @@ class BlockGibbs(Method):
 
     References
     ----------
-    Geman and Geman 1984, Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of images.
+    - Geman and Geman 1984, Stochastic relaxation, Gibbs distributions, and the Bayesian restoration of
+      images.
+    - Jain and Neal 2004, A split-merge Markov chain Monte Carlo procedure for the Dirichlet process mixture
+      model.
     """
 
     constrained: ClassVar[bool] = True
@@ -127,12 +135,14 @@ class BlockGibbs(Method):
         return float(space.d)
 
     def operations(self, target: Any) -> float:
-        more = ((turns - m.round.fewest) * m.round.operations for m, turns in taking_turns(target))
+        more = [(turns - m.round.fewest) * m.round.operations for m, turns in taking_turns(target)]
+        more += [cost_of_draws(target, n, 2 * draws_in_turn(v), 1) for n, v in partitions_of(target.space)]
         return target.density.cost(one_site=False, stretches=True) + sum(more)
 
     def rounds(self, target: Any) -> int:
         in_turn = sum(len(sites) for _, sites in target.interactions.scanned)
         in_turn += sum(turns * m.round.computations for m, turns in taking_turns(target))
+        in_turn += sum(draws_in_turn(v) for _, v in partitions_of(target.space))
         return max(len(target.interactions.colours) + in_turn, 1)
 
     def joint_moves(self, target: Any) -> dict[str, int]:
@@ -187,7 +197,13 @@ def visits_of(
     visits += visits_together("scanned sets")
     if drawing is draw_conditional:
         visits += visits_together("lines")
+        visits += [split_or_merge(target, n) for n, _ in partitions_of(target.space)]
     return visits or [lambda key, x, backward: x]  # nothing to draw: sites of one value each
+
+
+def partitions_of(space: Space) -> list[tuple[int, Variable]]:
+    """(number, variable) of the partitions of more than one site."""
+    return [(n, v) for n, v in enumerate(space.variables) if v.partition and v.size > 1]
 
 
 def visit_colour(target, n: int, sites: np.ndarray, drawing: Callable):
@@ -257,31 +273,14 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
     def visit(key, x, backward):
         u = uniforms_for(key, v, len(sites))
 
-        def search(found):
-            """One step of a search for the next site that changes."""
-            t, _, _, _, x, joined = found
+        def draw(t, x, carried):
             place = jnp.where(backward, len(sites) - 1 - t, t)
             site = place if len(sites) == v.size else jnp.asarray(sites)[place]
-            now = x[start + site]
-            differences = functools.partial(target.row, n, site, x, joined)
-            (value,) = drawing(u[:, place][:, None], v, site[None], now[None], differences)
-            return t + 1, site, value, value != now, x, joined
+            differences = functools.partial(target.row, n, site, x, carried)
+            (value,) = drawing(u[:, place][:, None], v, site[None], x[start + site][None], differences)
+            return site, value, 0.0
 
-        def to_next_change(carried):
-            t, x, joined = carried
-            first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool), x, joined)
-            going_on = lambda found: (found[0] < len(sites)) & ~found[3]
-            t, site, value, _, x, joined = jax.lax.while_loop(going_on, search, first)
-            # If no further site changes, the last one is set to the value that it already has. The barrier
-            # keeps XLA from copying x, of which the old values are read before.
-            joined, x = jax.lax.optimization_barrier((target.carried_after(n, site, value, x, joined), x))
-            return t, x.at[start + site].set(value), joined
-
-        # An inner loop looks for the next change and an outer one makes it. With one loop and a condition in
-        # it, XLA copies what is carried along in every iteration.
-        return jax.lax.while_loop(
-            lambda carried: carried[0] < len(sites), to_next_change, (0, x, target.carried(x))
-        )[1]
+        return draw_in_turn(target, n, len(sites), draw, x)[0]
 
     return visit
 

@@ -71,6 +71,47 @@ def sweeping(visits_of: Callable) -> Kernel:
     return sweep_kernel(sweeper, step)
 
 
+def draw_in_turn(target, n: int, count: Any, draw: Callable, x) -> tuple[Any, Any]:
+    """Draw single sites of variable n one after another, and keep up to date what the target keeps of x.
+
+    Parameters
+    ----------
+    count : () int, the number of draws
+    draw : (t, x, carried) -> (site (), value (), number ())
+        The t-th draw: a site, its new value and a number, given `carried` as `Target.carried` returns it.
+    x : (d,) int
+
+    Returns
+    -------
+    x : (d,) int, after all draws
+    total : () float, the sum of the numbers
+    """
+    start = target.space.starts[n]
+
+    def search(found):
+        """One step of a search for the next site that changes."""
+        t, _, _, _, x, carried, total = found
+        site, value, number = draw(t, x, carried)
+        return t + 1, site, value, value != x[start + site], x, carried, total + number
+
+    def to_next_change(state):
+        t, x, carried, total = state
+        first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool), x, carried, total)
+        going_on = lambda found: (found[0] < count) & ~found[3]
+        t, site, value, _, x, carried, total = jax.lax.while_loop(going_on, search, first)
+        # If no further site changes, the last one is set to the value that it already has. The barrier
+        # keeps XLA from copying x, of which the old values are read before.
+        after = target.carried_after(n, site, value, x, carried)
+        carried, x = jax.lax.optimization_barrier((after, x))
+        return t, x.at[start + site].set(value), carried, total
+
+    # An inner loop looks for the next change and an outer one makes it. With one loop and a condition in it,
+    # XLA copies what is carried along in every iteration.
+    start_of_all = (jnp.zeros((), int), x, target.carried(x), jnp.zeros(()))
+    _, x, _, total = jax.lax.while_loop(lambda state: state[0] < count, to_next_change, start_of_all)
+    return x, total
+
+
 def refuse_gradients(target) -> None:
     """Refuse a target whose differences are not exact.
 

@@ -19,6 +19,7 @@ from pymc_discrete.model.support import (
     fixed_sums,
     is_constrained,
     is_nominal,
+    is_partition,
     is_permutation,
     support_of,
 )
@@ -180,6 +181,15 @@ class DescribedBlock:
         ]
 
     @cached_property
+    def partitions(self) -> list[str]:
+        """The variables whose values name the clusters of a partition."""
+        return [
+            str(v.name)
+            for rv, v in self.model.rvs_to_values.items()
+            if v.name in self.names and is_partition(rv)
+        ]
+
+    @cached_property
     def systems(self) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
         """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them."""
         return systems_of(self.equations, self.sums, self.shapes)
@@ -203,6 +213,7 @@ class DescribedBlock:
             permutations=self.permutations,
             equations=self.systems,
             lines=self.lines,
+            partitions=self.partitions,
             **widths,
         )
 
@@ -250,7 +261,9 @@ class DescribedBlock:
         """Equal for blocks of which the same is made, where their models have the same structure."""
         return (
             tuple(self.names),
-            key_of_object([self.supports_of_values, self.scales, self.sums, self.permutations]),
+            key_of_object(
+                [self.supports_of_values, self.scales, self.sums, self.permutations, self.partitions]
+            ),
             key_of_object({name: np.shape(value) for name, value in self.point.items()}),
             key_of_object(
                 [[tuple(e) for e in self.equations], [(k, tuple(v)) for k, v in self.lines.items()]]

@@ -33,7 +33,7 @@ from pytensor.graph.traversal import ancestors, walk
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import TensorType
 
-from pymc_discrete.distributions.partition import PartitionRV
+from pymc_discrete.distributions.partition import PartitionRV, labels_and_clusters
 from pymc_discrete.distributions.permutation import UniformPermutationRV, WeightedPermutationRV
 from pymc_discrete.model.in_tensors import has_dims, without_dims
 from pymc_discrete.structure.bounds import IntegerBounds, extent, is_whole
@@ -245,7 +245,7 @@ def _(rv):
 
 @rule(PartitionRV, nominal=True)
 def _(rv):
-    return 0, parameters(rv)[-1].type.shape[-1] - 1
+    return 0, labels_and_clusters(rv)[0] - 1
 
 
 @rule(DiscreteUniformRV)
@@ -474,6 +474,16 @@ def is_constrained(rv: Variable) -> bool:
 def is_permutation(rv: Variable) -> bool:
     """Whether the vectors of a random variable, along its last axis, are permutations."""
     return rv.owner is not None and isinstance(rv.owner.op, PERMUTATIONS)
+
+
+def is_partition(rv: Variable) -> bool:
+    """Whether the values of a random variable name the clusters of a partition."""
+    return rv.owner is not None and isinstance(rv.owner.op, PartitionRV)
+
+
+def partitions_of(model: pm.Model) -> list[str]:
+    """The names of the free variables of a model that are partitions."""
+    return [str(rv.name) for rv in model.free_RVs if is_partition(rv)]
 
 
 def fixed_sums(rv: Variable) -> np.ndarray | None:

@@ -16,7 +16,7 @@ import pymc as pm
 from xarray import DataTree
 
 from pymc_discrete.diagnostics.convergence import check_convergence, import_meanwhile
-from pymc_discrete.diagnostics.draws import COUNTED_ATTRIBUTE, DISCRETE_ATTRIBUTE
+from pymc_discrete.diagnostics.draws import COUNTED_ATTRIBUTE, DISCRETE_ATTRIBUTE, PARTITIONS_ATTRIBUTE
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
@@ -31,6 +31,7 @@ from pymc_discrete.engine.starts import by_name, check_initvals, check_supports,
 from pymc_discrete.engine.storage import Checkpoint, Memory
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.initial import point_of
+from pymc_discrete.model.support import partitions_of
 from pymc_discrete.model.without_jax import all_in_jax
 from pymc_discrete.runtime.checks import check_entries
 from pymc_discrete.runtime.devices import spread_over
@@ -352,10 +353,12 @@ def as_plain(n: Any) -> Any:
 
 
 def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]:
-    """The attribute that names the discrete variables which are recorded; none if there are none."""
+    """The attributes that name the discrete variables which are recorded, and the partitions among them."""
     discrete = {str(v.name) for v in model.discrete_value_vars}
     drawn = [v.name for v in outputs if v.name in discrete]
-    return {DISCRETE_ATTRIBUTE: json.dumps(drawn)} if drawn else {}
+    partitions = [name for name in drawn if name in partitions_of(model)]
+    recorded = {DISCRETE_ATTRIBUTE: drawn, PARTITIONS_ATTRIBUTE: partitions}
+    return {attribute: json.dumps(names) for attribute, names in recorded.items() if names}
 
 
 def names_of(model: pm.Model) -> set[str]:

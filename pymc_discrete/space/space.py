@@ -50,6 +50,8 @@ class Variable:
         Which sites change only together, and how; None where every site may change alone.
     lines : Lines, optional
         Directions in which sites may change together, in addition to changing alone.
+    partition : bool
+        Whether values name the clusters of a partition of the sites, which may be split and merged.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Variable:
     width: int = WIDTH
     constraint: Constraint | None = None
     lines: Lines | None = None
+    partition: bool = False
 
     @property
     def size(self) -> int:
@@ -68,8 +71,12 @@ class Variable:
 
     @property
     def kind(self) -> Hashable:
-        """A key that is equal for variables that can be joined into one: K, the order and the offsets."""
-        return (self.K, self.nominal, None if self.offsets is None else self.offsets.tobytes())
+        """A key that is equal for variables that can be joined into one: K, the order and the offsets.
+
+        A partition is joined with no other variable, whose sites cannot be in its clusters.
+        """
+        offsets = None if self.offsets is None else self.offsets.tobytes()
+        return (self.K, self.nominal, offsets, self.name if self.partition else None)
 
     @property
     def stretches(self) -> tuple[int, np.ndarray]:
@@ -333,6 +340,7 @@ class Space:
         permutations: Collection[str] = (),
         equations: Mapping[tuple[str, ...], tuple[Any, ...]] | None = None,
         lines: Mapping[tuple[str, ...], Lines] | None = None,
+        partitions: Collection[str] = (),
     ) -> "Space":
         """A space from supports.
 
@@ -366,6 +374,8 @@ class Space:
             follow. The variables become one variable of the space.
         lines : {names: Lines}, optional
             See `Variable.lines`; of variables that are in no equation, and become one variable of the space.
+        partitions : collection of str
+            Names of variables whose values name the clusters of a partition, see `Variable.partition`.
 
         Raises
         ------
@@ -376,7 +386,7 @@ class Space:
             raise TypeError(f"supports must be a dictionary {{name: (lower, upper)}}, got {supports!r}.")
         equations, lines, sums = equations or {}, lines or {}, sums or {}
         scale, widths = scale or {}, widths or {}
-        collections = {"nominal": nominal, "permutations": permutations}
+        collections = {"nominal": nominal, "permutations": permutations, "partitions": partitions}
         mappings = {"window": window, "shapes": shapes, "sums": sums}
         refuse_other_names(supports, collections, mappings, equations)
         given = {name: Support.given(name, support, shapes) for name, support in supports.items()}
@@ -403,6 +413,7 @@ class Space:
                     max(widths.get(n, WIDTH) for n in names),
                     constraint,
                     lines.get(names),
+                    name in partitions,
                 )
             )
         return cls(variables, members)
@@ -503,10 +514,12 @@ class Space:
         shift = np.arange(1, v.K)
         return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])
 
-    def by_value(self, x: Array, n: int, moves: Array, rows: Any = None) -> Array:
+    def by_value(
+        self, x: Array, n: int, moves: Array, rows: Any = None, candidates: Array | None = None
+    ) -> Array:
         """Differences (r, K) with a column for each neighbour, from those with a column for each move.
 
-        The column of the current value is 0.
+        The column of the current value is 0. Differences at candidates are returned as they are.
 
         Parameters
         ----------
@@ -517,9 +530,11 @@ class Space:
             Differences in the order of `values_of`.
         rows : (r,) int
             Sites, counted within the variable; None means all.
+        candidates : (r, moves) int
+            The values of the columns of `moves`, where these are not those of `values_of`.
         """
         start, v = self.blocks[n]
-        if not v.finite:
+        if not v.finite or candidates is not None:
             return moves
         lower, counts = picked(v.lower, rows), picked(v.counts, rows)
         now = x[start : start + v.size] if rows is None else x[start + rows]
@@ -573,7 +588,7 @@ class Space:
         rows : (r,) int
             Sites, counted within the variable; None means all.
         candidates : (r, K) int
-            Values that take the place of those that offsets give.
+            Values that take the place of the neighbours.
 
         Returns
         -------
@@ -585,10 +600,12 @@ class Space:
         start, v = self.blocks[n]
         now = x[start : start + v.size] if rows is None else x[start + rows]
         lower, upper = picked(v.lower, rows)[:, None], picked(v.upper, rows)[:, None]
-        if v.finite:
+        if candidates is not None:
+            values = candidates
+        elif v.finite:
             values = lower + np.arange(v.K)
         else:
-            values = now[:, None] + jnp.asarray(v.offsets, x.dtype) if candidates is None else candidates
+            values = now[:, None] + jnp.asarray(v.offsets, x.dtype)
         inside = (values >= lower) & (values <= upper)
         return values, inside if v.constraint is None else inside & (values == now[:, None]), now
 

@@ -225,8 +225,8 @@ class Target:
         Returns
         -------
         callable
-            (x, candidates=None) -> (r, K) nats. Sites with a window are evaluated at the `candidates` (r, K),
-            if given, instead of the neighbours. What does not depend on x is computed when `rows` is called
+            (x, candidates=None) -> (r, K) nats. Sites are evaluated at the `candidates` (r, K), if given,
+            instead of the neighbours. What does not depend on x is computed when `rows` is called
             and not in each call of the result.
         """
         return self.density.rows(n, rows, self.ready())
@@ -251,7 +251,7 @@ class Target:
     def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:
         """(1, K) float, nats: the differences of the scanned site `site` () of variable n.
 
-        A site with a window is evaluated at the `candidates` (1, K), if given, instead of the neighbours.
+        The site is evaluated at the `candidates` (1, K), if given, instead of the neighbours.
         """
         return self.density.row(n, site, x, carried, self.ready(), candidates)
 

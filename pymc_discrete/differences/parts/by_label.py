@@ -475,7 +475,7 @@ class ByLabel(Part):
             found = some(rows, candidates)
         else:
             found = in_batches(some, v.size, max(1, int(MEMORY_CAP // each)))
-        return self.space.by_value(state.x, n, found, rows)
+        return self.space.by_value(state.x, n, found, rows, candidates)
 
     def _of_moves(self, n: int, state: BlockState, at: Any, rows, candidates):
         """(r, moves) nats, a column for each move of a site."""

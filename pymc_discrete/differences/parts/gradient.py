@@ -228,7 +228,7 @@ class Gradient(Part):
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
         state = state._replace(arrays={**state.arrays, **at})
         total = sum_in_order(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
-        return self.space.by_value(state.x, n, total, rows)
+        return self.space.by_value(state.x, n, total, rows, candidates)
 
     def cost(self, share: float, values: list[int]) -> float:
         moves = [v.moves for v in self.space.variables]

@@ -222,7 +222,7 @@ class InPlace(Part):
 
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
         total = sum_in_order(p.moves(state, rows, candidates) for p in self.pointwise if p.n == n)
-        return self.space.by_value(state.x, n, total, rows)
+        return self.space.by_value(state.x, n, total, rows, candidates)
 
     def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
         return sum_in_order(p.joint_moves(state, moves) for p in self.pointwise if p.n == n)

@@ -182,7 +182,8 @@ class Incremental(Part):
 
     # ------------------------------------------------------------ differences
     def differences(self, n: int, state: BlockState, at: Any, context: Any, rows=None, candidates=None):
-        return self.space.by_value(state.x, n, self._moves(n, state, at, context, rows, candidates), rows)
+        moves = self._moves(n, state, at, context, rows, candidates)
+        return self.space.by_value(state.x, n, moves, rows, candidates)
 
     def _moves(self, n: int, state: BlockState, at: Any, context: Any, rows, candidates):
         """(r, moves) nats, as `differences`, with a column for each move of a site and not for each value."""

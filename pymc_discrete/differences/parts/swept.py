@@ -295,7 +295,7 @@ class Swept(Part):
         alone = jax.vmap(inactive)(own, now, prior)
         before = jax.vmap(gain)(alone, now, prior)
         after = jax.vmap(jax.vmap(gain, (None, 1, None)))(alone, then, prior)
-        return self.space.by_value(state.x, n, after - before[:, None], rows)
+        return self.space.by_value(state.x, n, after - before[:, None], rows, candidates)
 
     # ------------------------------------------------------------ cost
     @property

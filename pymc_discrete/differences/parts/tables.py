@@ -322,6 +322,9 @@ class Tables(Part):
                 current = jnp.where(index == k, weights[:, k : k + 1], current)
         else:
             current = jnp.take_along_axis(weights, index, axis=1, mode="clip")
+        if candidates is not None:
+            columns = candidates - picked(v.lower, rows)[:, None]
+            weights = jnp.take_along_axis(weights, columns, axis=1, mode="clip")
         return difference(weights, current)
 
     def joint_differences(

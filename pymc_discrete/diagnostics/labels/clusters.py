@@ -1,0 +1,74 @@
+"""Partitions without the names of clusters: in the place of labels, numbers that do not depend on them."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pymc_discrete.diagnostics.draws import PARTITIONS_ATTRIBUTE
+from pymc_discrete.diagnostics.labels.draws_of_labels import chunks
+from pymc_discrete.structure.analysis import Depends
+
+
+def recorded_partitions(posterior: xr.Dataset) -> list[str]:
+    """The variables of a posterior that are partitions, as the result records them."""
+    return [n for n in json.loads(posterior.attrs.get(PARTITIONS_ATTRIBUTE, "[]")) if n in posterior]
+
+
+def selected_by(model: pm.Model, partitions: Sequence[str]) -> list[str]:
+    """Continuous variables of which the labels of partitions select elements, as in mu[z]."""
+    labels, found = Depends([model[name] for name in partitions]), set[Variable]()
+    for node in toposort([*model.basic_RVs, *model.potentials]) if partitions else ():
+        if isinstance(node.op, AdvancedSubtensor) and any(i in labels for i in node.inputs[1:]):
+            found.update(
+                v for v in ancestors([node.inputs[0]], blockers=model.basic_RVs) if v in model.free_RVs
+            )
+    return [str(rv.name) for rv in model.free_RVs if rv in found and rv.ndim and rv.dtype.startswith("float")]
+
+
+def number_name(name: str) -> str:
+    """What the number of clusters of a partition is called."""
+    return f"clusters of {name}"
+
+
+def without_names(posterior: xr.Dataset, partitions: Sequence[str]) -> xr.Dataset:
+    """A posterior where a partition has, for each site, the size of the site's cluster in place of its label.
+
+    A variable with the number of clusters of each draw is added.
+    """
+    new: dict[str, xr.DataArray] = {}
+    for name in partitions:
+        draws = posterior[name].transpose("chain", "draw", ...)
+        if draws.size:
+            sizes, number = sizes_of_clusters(draws.data)
+            new[name] = draws.copy(data=sizes)
+            new[number_name(name)] = xr.DataArray(number, {"chain": draws.chain, "draw": draws.draw})
+    return posterior.assign(new)
+
+
+def sizes_of_clusters(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many sites have the same label as each site, and how many labels are in use.
+
+    Parameters
+    ----------
+    labels : (chains, draws, sites) int, not below 0
+
+    Returns
+    -------
+    sizes : (chains, draws, sites) int
+    number : (chains, draws) int
+    """
+    flat = labels.reshape(-1, labels.shape[-1])
+    sizes, number, width = np.empty(flat.shape, np.int64), np.empty(len(flat), np.int64), int(flat.max()) + 1
+    for rows in chunks(len(flat), max(flat.shape[-1], width)):
+        some = flat[rows].astype(np.int64)
+        of_labels = np.zeros((len(some), width), np.int64)
+        np.add.at(of_labels, (np.arange(len(some))[:, None], some), 1)
+        sizes[rows] = np.take_along_axis(of_labels, some, axis=1)
+        number[rows] = (of_labels > 0).sum(axis=1)
+    return sizes.reshape(labels.shape), number.reshape(labels.shape[:2])

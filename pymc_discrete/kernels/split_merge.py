@@ -1,0 +1,97 @@
+"""Split and merge: a cluster of a partition becomes two, or two become one (Jain and Neal 2004).
+
+Draws of single sites divide a cluster only through states in which it is divided badly, which are improbable.
+Here two sites i and j are chosen at random. If they are in one cluster, it is split, else their clusters are
+merged; of the split, i has one label and j the other. The other sites are divided between the two labels at
+random, and then by some Gibbs scans that are restricted to these two labels: the launch state. A last scan
+from there proposes the split. The probability that it leads to the very sites of the two clusters is also
+that of the way back from a merge, so that the proposal is accepted with the probability of Metropolis and
+Hastings.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pymc_discrete.kernels.random import choose, uniforms
+from pymc_discrete.kernels.sweeps import draw_in_turn
+from pymc_discrete.space.space import Variable
+
+# The restricted scans before the one whose probability counts.
+RESTRICTED_SCANS = 5
+
+
+def split_or_merge(target, n: int):
+    """A visit that splits a cluster of variable n, a partition, or merges two.
+
+    It is reversible. Labels without sites need not be alike, as where means of clusters are not integrated
+    out: one is chosen by how well it fits site i.
+    """
+    start, v = target.space.blocks[n]
+    labels = np.arange(v.lower.min(), v.upper.max() + 1)
+
+    def visit(key, x, backward):
+        key_pair, key_launch, key_scans = jax.random.split(key, 3)
+        u = uniforms(key_pair, (4,))
+        i, j = two_sites(u[0], u[1], v.size)
+        now = x[start : start + v.size]
+        split = now[i] == now[j]  # whether a split is proposed
+        of_two = (now == now[i]) | (now == now[j])
+        own = now[j]  # the label of j, and of the merged cluster
+        merged = jax.lax.dynamic_update_slice(x, jnp.where(of_two, own, now), (start,))
+
+        # the other label of the split, among those that no site of the merged state has
+        fit = target.row(n, i, merged, target.carried(merged), labels[None].astype(x.dtype))
+        in_use = (labels[:, None] == merged[start : start + v.size]).any(axis=1)
+        fit = jnp.where(in_use, -jnp.inf, fit)
+        drawn = jnp.minimum(choose(u[2][None], fit)[0], len(labels) - 1)
+        other = jnp.where(split, jnp.asarray(labels, x.dtype)[drawn], now[i])
+        log_q = jax.nn.log_softmax(fit[0])[other - labels[0]]
+
+        # the launch state, which is the same for a split and for the merge that leads back
+        free = of_two & (np.arange(v.size) != i) & (np.arange(v.size) != j)
+        launch = jnp.where(
+            free & (uniforms(key_launch, (v.size,)) < 0.5), other, merged[start : start + v.size]
+        )
+        launch = launch.at[i].set(other)
+        (sites,) = jnp.nonzero(free, size=v.size, fill_value=0)
+        count = free.sum()
+        of_draws = uniforms(key_scans, ((RESTRICTED_SCANS + 1) * v.size,))
+        pair = jnp.stack([own, other])[None]
+
+        def draw(t, y, carried):
+            """A draw of a site between the two labels; the last scan finds the sites of the current split."""
+            site, last = sites[t % count], t >= RESTRICTED_SCANS * count
+            d = target.row(n, site, y, carried, pair)[0]
+            odds = d[1] - d[0]
+            to_other = of_draws[t] < jax.nn.sigmoid(odds)
+            to_other = jnp.where(last & ~split, now[site] == other, to_other)
+            log_p = jax.nn.log_sigmoid(jnp.where(to_other, odds, -odds))
+            return site, jnp.where(to_other, other, own), jnp.where(last, log_p, 0.0)
+
+        y = jax.lax.dynamic_update_slice(x, launch, (start,))
+        y, log_scan = draw_in_turn(target, n, (RESTRICTED_SCANS + 1) * count, draw, y)
+
+        proposal, log_q = jnp.where(split, y, merged), log_q + log_scan
+        log_ratio = target.centred(x).logdensity(proposal) + jnp.where(split, -log_q, log_q)
+        of_sites = proposal[start : start + v.size]
+        within = ((of_sites >= v.lower) & (of_sites <= v.upper)).all()
+        # where no label is free the ratio is nan, and nothing is split
+        return jnp.where(within & (jnp.log1p(-u[3]) < log_ratio), proposal, x)
+
+    return visit
+
+
+def draws_in_turn(v: Variable) -> int:
+    """About how many draws of a site, between two labels, a split or merge makes one after another.
+
+    As many as if half of all sites were in the two clusters.
+    """
+    return (RESTRICTED_SCANS + 1) * v.size // 2
+
+
+def two_sites(u, w, size: int):
+    """Two different sites of `size`, in random order, from two uniforms."""
+    i = jnp.minimum((u * size).astype(int), size - 1)
+    between = jnp.minimum((w * (size - 1)).astype(int), size - 2)
+    return i, (i + 1 + between) % size
