@@ -3,8 +3,8 @@ of clusters.
 
 A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays. Nor
 does a site on which the meaning of all coefficients depends, such as the place where two lines meet, or where
-one mean is followed by another: at other values of the site other coefficients are probable. And a cluster of a
-partition that is new, or is split, needs parameters that fit it.
+one mean is followed by another: at other values of the site other coefficients are probable. A new cluster of
+a partition needs parameters that fit it, too.
 """
 
 import logging

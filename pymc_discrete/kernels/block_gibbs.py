@@ -136,13 +136,13 @@ class BlockGibbs(Method):
 
     def operations(self, target: Any) -> float:
         more = [(turns - m.round.fewest) * m.round.operations for m, turns in taking_turns(target)]
-        more += [cost_of_draws(target, n, 2 * draws_in_turn(v), 1) for n, v in partitions_of(target.space)]
+        more += [cost_of_draws(target, n, 2 * draws_in_turn(v), 1) for n, v in split_and_merged(target.space)]
         return target.density.cost(one_site=False, stretches=True) + sum(more)
 
     def rounds(self, target: Any) -> int:
         in_turn = sum(len(sites) for _, sites in target.interactions.scanned)
         in_turn += sum(turns * m.round.computations for m, turns in taking_turns(target))
-        in_turn += sum(draws_in_turn(v) for _, v in partitions_of(target.space))
+        in_turn += sum(draws_in_turn(v) for _, v in split_and_merged(target.space))
         return max(len(target.interactions.colours) + in_turn, 1)
 
     def joint_moves(self, target: Any) -> dict[str, int]:
@@ -197,11 +197,11 @@ def visits_of(
     visits += visits_together("scanned sets")
     if drawing is draw_conditional:
         visits += visits_together("lines")
-        visits += [split_or_merge(target, n) for n, _ in partitions_of(target.space)]
+        visits += [split_or_merge(target, n) for n, _ in split_and_merged(target.space)]
     return visits or [lambda key, x, backward: x]  # nothing to draw: sites of one value each
 
 
-def partitions_of(space: Space) -> list[tuple[int, Variable]]:
+def split_and_merged(space: Space) -> list[tuple[int, Variable]]:
     """(number, variable) of the partitions of more than one site."""
     return [(n, v) for n, v in enumerate(space.variables) if v.partition and v.size > 1]
 

@@ -14,13 +14,14 @@ from pymc_discrete.kernels.split_merge import RESTRICTED_SCANS, split_or_merge
 from pymc_discrete.kernels.sweeps import always_accepted, sweep_kernel
 from pymc_discrete.space import space
 from tests.tools.enumeration import (
-    check_kernel,
     check_matrix,
     check_runs,
+    check_sweep,
     enumerate_target,
     evaluate,
     run_steps,
 )
+from tests.tools.transition_matrices import site_matrix
 
 Y = np.array([-2.0, -1.4, 0.3, 0.5, 2.1, 1.2])
 
@@ -195,9 +196,14 @@ def test_compiled_moves(build):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [two_labels, labels_with_means, beside_others])
-def test_sweeps_of_block_gibbs(build):
-    check_kernel(enumerated(build), *block_gibbs())
+def test_sweeps_of_block_gibbs():
+    """All sites in turn, and then a split or merge; or in the other order."""
+    e, (P, _) = enumerated(two_labels), matrix_of(two_labels)
+    sites = [site_matrix(e, i) for i in range(e.target.space.d)]
+    forward = functools.reduce(np.matmul, [*sites, P])
+    both = (forward + functools.reduce(np.matmul, [P, *sites[::-1]])) / 2
+    check_sweep(e.pi, both, forward)
+    check_runs(run_steps(e, *block_gibbs(), runs=20_000), both)
 
 
 @pytest.mark.slow

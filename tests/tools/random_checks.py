@@ -349,11 +349,13 @@ def of_rows_alone(target, x):
         for n, sites in target.interactions.colours
     ]
     carried = target.carried(x)
-    found += [
-        target.row(n, np.asarray(site), x, carried)
-        for n, sites in target.interactions.scanned
-        for site in sites
-    ]
+    for n, sites in target.interactions.scanned:
+        for place, site in enumerate(sites):
+            found.append(target.row(n, np.asarray(site), x, carried))
+            v = variables[n]
+            if v.finite and place % 2:  # the same at candidates, here the values from the last to the first
+                values = (v.lower[site] + np.arange(v.K))[None, ::-1]
+                found[-1] = target.row(n, np.asarray(site), x, carried, jnp.asarray(values))[:, ::-1]
     return target.logdensity(x), found, of_pairs(target, x)
 
 

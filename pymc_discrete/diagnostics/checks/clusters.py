@@ -8,11 +8,11 @@ from pymc_discrete.diagnostics.labels.clusters import number_name
 from pymc_discrete.diagnostics.verdicts import effective_per_chain, slow
 from pymc_discrete.distributions.partition import labels_and_clusters
 
-SLOW, NEAR = "mixes slowly", "near the largest number"
+FEW_LABELS, SLOW = "too few labels", "mixes slowly"
 
 
 def said_of_clusters(found: Sequence[Finding], facts: Facts) -> list[str]:
-    return [{SLOW: slow_number, NEAR: near_the_largest}[one.kind](one) for one in found]
+    return [{FEW_LABELS: too_few_labels, SLOW: slow_number}[one.kind](one) for one in found]
 
 
 def slow_number(found: Finding) -> str:
@@ -23,7 +23,7 @@ def slow_number(found: Finding) -> str:
     )
 
 
-def near_the_largest(found: Finding) -> str:
+def too_few_labels(found: Finding) -> str:
     most, labels = found.measured["most"], found.measured["labels"]
     return (
         f"{found.names[0]!r} has up to {most} clusters in a draw, and {labels} labels: its prior is that "
@@ -47,7 +47,7 @@ def number_of_clusters(facts: Facts) -> list[Finding]:
         number, (labels, possible) = number_name(name), labels_and_clusters(facts.model[name])
         most = int(facts.judge.all[number].max())
         if labels < possible and most >= labels - 1:
-            found.append(Finding(NEAR, (name,), measured={"most": most, "labels": labels}))
+            found.append(Finding(FEW_LABELS, (name,), measured={"most": most, "labels": labels}))
         rhat, ess = (float(facts.judge.of(number).columns[c][0]) for c in ("rhat", "ess"))
         each = effective_per_chain(ess, rhat, facts.chains)
         if facts.compared and slow(each):
