@@ -242,8 +242,8 @@ FOOTNOTE = f"""- {CHAINS} chains from one cluster, from as many as there are lab
   planted groups. R-hat of pairs: the largest of whether two sites are together, and of how many pairs: those
   among a thousand where the probability is from 0.05 to 0.95.
 - ESS: ArviZ's bulk ESS, the least of the number of clusters, the number of pairs and the agreement.
-- stick-breaking is another model: weights of {K["galaxies"]} or {K["blocks"]} components, of which as many are
-  clusters as have a site. Its chains have the starts of `pmd.sample`."""
+- stick-breaking is another model: weights of {K["galaxies"]} or {K["blocks"]} components, of which as
+  many are clusters as have a site. Its chains have the starts of `pmd.sample`."""
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pymc_discrete.kernels.lines import lines_beside, lines_of_equations
 from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.rounds import Round, Way, cost_of_draws, numbers_of_turns
-from pymc_discrete.kernels.split_merge import draws_in_turn, split_or_merge
+from pymc_discrete.kernels.split_merge import draws_in_turn, splits_and_merges
 from pymc_discrete.kernels.sweeps import draw_in_turn, sweeping
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.constraints import FixedSums
@@ -66,7 +66,7 @@ class BlockGibbs(Method):
     each other, as in `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one
     takes what the other gives.
 
-    The clusters of a `pmd.Partition` are also split and merged (Jain and Neal 2004), one of these once in a
+    The clusters of a `pmd.Partition` are also split and merged (Jain and Neal 2004), once to four times in a
     sweep: two random sites of one cluster are taken apart, and the others of the cluster are divided between
     them by Gibbs scans of the two labels; or two clusters become one. The proposal is accepted or rejected.
 
@@ -197,7 +197,7 @@ def visits_of(
     visits += visits_together("scanned sets")
     if drawing is draw_conditional:
         visits += visits_together("lines")
-        visits += [split_or_merge(target, n) for n, _ in split_and_merged(target.space)]
+        visits += [splits_and_merges(target, n) for n, _ in split_and_merged(target.space)]
     return visits or [lambda key, x, backward: x]  # nothing to draw: sites of one value each
 
 

@@ -19,6 +19,27 @@ from pymc_discrete.space.space import Variable
 
 # The restricted scans before the one whose probability counts.
 RESTRICTED_SCANS = 5
+# A sweep tries as many splits and merges as take about as long as its draws of single sites, up to this many.
+MOST_TRIES = 4
+
+
+def splits_and_merges(target, n: int):
+    """A visit that makes the splits and merges of variable n of a sweep."""
+    visit, tries = split_or_merge(target, n), number_of_tries(target.space.variables[n])
+    if tries == 1:
+        return visit
+    return lambda key, x, backward: jax.lax.fori_loop(
+        0, tries, lambda t, x: visit(jax.random.fold_in(key, t), x, backward), x
+    )
+
+
+def number_of_tries(v: Variable) -> int:
+    """How many splits and merges a sweep tries.
+
+    A draw of a single site looks at `drawn_among` other values; a split or merge draws a site of its clusters
+    as often as there are scans, looking at one other value.
+    """
+    return int(np.clip(v.drawn_among // (RESTRICTED_SCANS + 1), 1, MOST_TRIES))
 
 
 def split_or_merge(target, n: int):
@@ -83,11 +104,11 @@ def split_or_merge(target, n: int):
 
 
 def draws_in_turn(v: Variable) -> int:
-    """About how many draws of a site, between two labels, a split or merge makes one after another.
+    """About how many draws of a site, between two labels, a sweep makes one after another.
 
     As many as if half of all sites were in the two clusters.
     """
-    return (RESTRICTED_SCANS + 1) * v.size // 2
+    return number_of_tries(v) * (RESTRICTED_SCANS + 1) * v.size // 2
 
 
 def two_sites(u, w, size: int):
