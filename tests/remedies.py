@@ -90,6 +90,12 @@ def many_clusters(most):
     return lambda: pmd.Partition("z", "crp", concentration=100.0, shape=8, max_clusters=most)
 
 
+def process_by_hand():
+    """A Chinese restaurant process as a Potential."""
+    z = pm.Categorical("z", np.full(4, 0.25), shape=4)
+    pm.Potential("c", pt.gammaln(pt.maximum(pt.bincount(z, minlength=4), 1)).sum())
+
+
 def switch():
     """A flag that chooses between two levels."""
     pm.Normal("y", pm.Normal("a") * pm.Bernoulli("z", 0.5), 1.0, observed=0.3)
@@ -415,6 +421,12 @@ row(
     "components at most. Leave max_clusters= out",
     on(lambda: None, lambda model: pmd.Partition("z", "mfm", components=P, shape=5, max_clusters=4)),
     on(lambda: None, lambda model: pmd.Partition("z", "mfm", components=P, shape=5)),
+)
+
+row(
+    "A pmd.Partition does it",
+    on(process_by_hand, lambda model: pmd.BlockGibbs()),
+    on(many_clusters(8), lambda model: pmd.BlockGibbs()),
 )
 
 # ---------------------------------------------------------------- steps and their variables

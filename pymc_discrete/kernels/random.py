@@ -27,6 +27,7 @@ from jax.extend.random import threefry_2x32
 
 GENERATOR = "threefry2x32"
 BLOCK = 32  # number of weights in a block of `draw_categorical`
+FEW_ROWS = 4  # largest number of longer rows whose running sums are JAX's own
 PIECE = 64  # number of entries that `running_sum` adds up in one triangular matrix product
 ONE_BY_ONE = 8  # largest row whose weights `choose` adds one by one
 
@@ -71,10 +72,12 @@ def uniforms(key, shape: tuple[int, ...], dtype=float):
 
 # ---------------------------------------------------------------- running sums
 def running_sum(a):
-    """Cumulative sum along the last axis, by triangular matrix products of `PIECE` entries each."""
+    """Cumulative sum along the last axis; of many rows by triangular matrix products of `PIECE` entries."""
     n = a.shape[-1]
     if n <= PIECE:
         return jnp.matmul(a, jnp.asarray(np.triu(np.ones((n, n))), a.dtype), precision="highest")
+    if a.size <= FEW_ROWS * n:  # products of small matrices take several times as long on a CPU
+        return jnp.cumsum(a, axis=-1)
     padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, -n % PIECE)])
     within = running_sum(padded.reshape(*a.shape[:-1], -1, PIECE))
     ends = running_sum(within[..., -1])

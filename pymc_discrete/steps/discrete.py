@@ -33,6 +33,7 @@ from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.in_32_bits import check_in_32_bits
 from pymc_discrete.model.in_tensors import values_by_name
+from pymc_discrete.model.partitions_by_hand import partitions_by_hand
 from pymc_discrete.model.without_jax import no_jax_version
 from pymc_discrete.runtime.checks import check_auto_or_count, check_choice
 from pymc_discrete.runtime.compiling import announced, announcing
@@ -209,7 +210,7 @@ class DiscreteStep(JaxStep):
         if _target is not None:
             self.target = _target
         self.check_density()
-        for text in self.density.graph.out_of_bounds:
+        for text in [*self.density.graph.out_of_bounds, *partitions_by_hand(self.model, self._names)]:
             _log.warning(text)
         descriptions, moves = self.target.describe(), self.method.joint_moves(self.target)
         for names, text in merged_texts(

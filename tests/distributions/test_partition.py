@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor
@@ -17,7 +18,7 @@ import pymc_discrete as pmd
 from pymc_discrete.differences.parts.by_label import ByLabel
 from tests.tools.oracle import compare, oracle
 from tests.tools.running import QUIET, draws_of, sample_with_pymc
-from tests.tools.statistics import check_proportions, g_test
+from tests.tools.statistics import LARGEST_Z, check_proportions, g_test
 
 FAST = {"mode": "FAST_COMPILE"}
 # PyMC keeps constants such as 1.5 in single precision, and its log densities of them have 1e-8 of rounding
@@ -371,30 +372,54 @@ def test_posteriors(prior, K, how):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", POINTS)
-def test_parameters_with_unknown_ones_by_nuts(kind):
-    """Without data the posterior is the prior: of its parameters, and of the number of clusters."""
+@pytest.mark.parametrize(
+    ("kind", "integrate", "draws"),
+    [("crp", "auto", 2000), ("crp", None, 2000), ("pitman-yor", None, 2000), ("mfm", "auto", 600)],
+)
+def test_jointly_with_unknown_data(kind, integrate, draws):
+    """Geweke's joint test (2004): where the data are drawn in turn with all else, draws have the prior."""
     with pm.Model() as model:
         own = {"gamma" if kind == "mfm" else "concentration": pm.Gamma("a", 3, 2)}
         if kind == "pitman-yor":
             own["discount"] = pm.Beta("d", 2, 3)
         if kind == "mfm":
             own["components"] = pm.Geometric.dist(pm.Beta("d", 3, 3))
-        pmd.Partition("z", kind, shape=6, max_clusters=4, **own)
-        prior = pm.draw(list(model.free_RVs), 4000, random_seed=2, **FAST)
+        z = pmd.Partition("z", kind, shape=6, max_clusters=4, **own)
+        pm.Binomial("y", 3, pm.Beta("share", 0.5, 0.7, shape=4)[z])
+        names = [rv.name for rv in model.free_RVs]
+        prior = dict(zip(names, pm.draw(list(model.free_RVs), 20_000, random_seed=2, **FAST), strict=True))
         precision = "float32" if kind == "pitman-yor" else "float64"
-        idata = pmd.sample(1500, tune=500, random_seed=1, dtype=precision, **QUIET)
-    draws = draws_of(idata)
-    for rv, before in zip(model.free_RVs, prior, strict=True):
-        if rv.name == "z":
-            continue
-        thin = draws[rv.name][:, ::5].ravel()
-        assert stats.ks_2samp(before, thin).pvalue > 1e-3
-    k = lambda z: np.bincount([len(set(one)) for one in z], minlength=5)[1:]
-    table = np.array(
-        [k(prior[[rv.name for rv in model.free_RVs].index("z")]), k(draws["z"][:, ::5].reshape(-1, 6))]
-    )
-    assert stats.chi2_contingency(table).pvalue > 1e-3
+        step = pmd.BlockGibbs(["z", "y"], integrate=integrate)
+        idata = pmd.sample(draws, tune=300, random_seed=1, dtype=precision, step=step, **QUIET)
+    expected = moments(prior)
+    for name, found in moments(draws_of(idata)).items():
+        own = expected[name]
+        error = np.hypot(float(az.mcse(found, method="mean")), own.std() / np.sqrt(own.size))
+        assert abs(found.mean() - own.mean()) < LARGEST_Z * error, name
+
+
+def moments(draws):
+    """{name: (...)} what Geweke's test compares, of draws (...) of a partition, its parameters and data."""
+    z, y = draws["z"], draws["y"]
+    k = (z[..., None] == np.arange(4)).any(axis=-2).sum(-1)
+    together = z[..., 0] == z[..., 1]
+    return {
+        "clusters": k,
+        "clusters squared": k**2,
+        "together": together,
+        "three together": together & (z[..., 2] == z[..., 0]),
+        "data": y.sum(-1),
+        "data squared": (y**2).sum(-1),
+        "product": y[..., 0] * y[..., 1],
+        "product within": together * y[..., 0] * y[..., 1],
+        "largest data and clusters": y.max(-1) * k,
+        "share": draws["share"][..., 0],
+        "share squared": draws["share"][..., 0] ** 2,
+        "share of the label of a site": np.take_along_axis(draws["share"], z, axis=-1)[..., 0] * y[..., 0],
+        "parameter": draws["a"],
+        "parameter squared": draws["a"] ** 2,
+        "parameter and clusters": draws["a"] * k,
+    } | ({"other parameter": draws["d"], "both": draws["d"] * draws["a"]} if "d" in draws else {})
 
 
 # ---------------------------------------------------------------- what is refused
