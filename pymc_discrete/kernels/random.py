@@ -139,9 +139,12 @@ def choose_or_stay(uniforms, weights, total):
 
 def choose(uniforms, log_weights):
     """(r,) int, an entry of each row of `log_weights` (r, K); K where all of them are impossible."""
+    K = log_weights.shape[1]
+    if K > ONE_BY_ONE:  # else XLA computes them once for their maximum, and again for what follows
+        log_weights = jax.lax.optimization_barrier(log_weights)
     # A log density of +inf is an error of the model. Drawing that value lets a later check report it.
     log_weights = jnp.minimum(log_weights, jnp.finfo(log_weights.dtype).max)
-    w, K = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True)), log_weights.shape[1]
+    w = jnp.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     if K > ONE_BY_ONE:
         ends = running_sum(w)
         chosen = (ends > (uniforms * ends[:, -1])[:, None]) & (w > 0)

@@ -131,7 +131,7 @@ class ByRows:
         return jnp.broadcast_to(out, flat.shape).reshape(shape)
 
 
-def after_adding(summands: Variable, sums: Mapping[Variable, float]) -> Variable:
+def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Variable:
     """How a function of sums by label changes when numbers are added to the sums, as a graph.
 
     Where it is built of logarithms of the gamma function, and 1 is added or taken away, the difference is a
@@ -139,16 +139,15 @@ def after_adding(summands: Variable, sums: Mapping[Variable, float]) -> Variable
 
     Parameters
     ----------
-    sums : {sum by label: what is added}
+    sums : {sum by label: what is added, (1,)}
     """
     moved = Depends(sums)
-    step: dict[Variable, float] = dict(sums)  # of tensors that grow by the same everywhere
 
     def change(v: Variable) -> Variable | None:
         """None for a function that plain subtraction is left to."""
         node = v.owner
-        if v in step:
-            return pt.constant(np.full(1, step[v], v.type.dtype))
+        if v in sums:
+            return sums[v].astype(v.type.dtype)
         scalar = node.op.scalar_op if node is not None and isinstance(node.op, Elemwise) else None
         moving = [i for i in node.inputs if i in moved] if scalar is not None else []
         if isinstance(scalar, GammaLn) and (by := constant_step(moving[0])) in (1.0, -1.0):
@@ -170,8 +169,8 @@ def after_adding(summands: Variable, sums: Mapping[Variable, float]) -> Variable
 
     def constant_step(v: Variable) -> float | None:
         """By how much a tensor grows, None where that is not the same everywhere."""
-        if v in step:
-            return step[v]
+        if v in sums:
+            return constant_number(sums[v])
         node = v.owner
         scalar = node.op.scalar_op if isinstance(node.op, Elemwise) else None
         moving = [i for i in node.inputs if i in moved]
@@ -181,7 +180,7 @@ def after_adding(summands: Variable, sums: Mapping[Variable, float]) -> Variable
 
     found = change(summands)
     if found is None:
-        (then,) = rebuild([summands], {v: v + np.asarray(c, v.type.dtype) for v, c in sums.items()})
+        (then,) = rebuild([summands], {v: v + c.astype(v.type.dtype) for v, c in sums.items()})
         counts = summands.type.dtype == "bool"  # whose differences are numbers
         found = then.astype("int64") - summands.astype("int64") if counts else then - summands
     return found + pt.zeros_like(summands)
@@ -338,14 +337,14 @@ class ByLabel(Part):
         """
         if self.stats_move or any(e.index.shape[1] > 1 for e in self.elements.values()):
             return []
-        added = {s.var: constant_number(s.stat) for s in self.found.sums}
-        if any(number is None for number in added.values()):
+        added = {s.var: c for s in self.found.sums if (c := same_for_all(s.stat)) is not None}
+        if len(added) < len(self.found.sums):
             return []
         tables = []
         for summands in self.found.rows.values():
-            own = {v: float(c) for v, c in added.items() if v in ancestors_of(summands) and c is not None}
-            less = {v: -c for v, c in own.items()}
-            tables.append((after_adding(summands, less), after_adding(summands, own)))
+            more = {v: c for v, c in added.items() if v in ancestors_of(summands)}
+            less = {v: pt.constant(-c.data) if isinstance(c, Constant) else -c for v, c in more.items()}
+            tables.append((after_adding(summands, less), after_adding(summands, more)))
         return tables
 
     @classmethod
@@ -371,33 +370,31 @@ class ByLabel(Part):
 
     @property
     def tensors(self) -> list[Variable]:
-        return [*self._sums, *(table for pair in self.tabulated for table in pair)]
+        return [*self._sums, *self._kept]
 
     @cached_property
-    def _tables_by_rows(self) -> list[ByRows]:
-        """The rows of the tables, in the order of `tensors`."""
-        return [
-            ByRows(table, [s for s in self._sums if s in ancestors_of(table)], self.size)
-            for pair in self.tabulated
-            for table in pair
-        ]
+    def _kept(self) -> dict[Variable, ByRows]:
+        """{tensor: its function} of what is kept of each label: the tables, or the summands of the state."""
+        if self.tabulated:
+            return {table: self._by_rows(table) for pair in self.tabulated for table in pair}
+        return dict(zip(self.found.rows.values(), self._rows, strict=True))
+
+    def _by_rows(self, summands: Variable) -> ByRows:
+        """A function of the sums by label, at some labels."""
+        return ByRows(summands, [s for s in self._sums if s in ancestors_of(summands)], self.size)
 
     @cached_property
     def leaves(self) -> list[Variable]:
         moving = [self.index, *(s.stat for s in self.found.sums)]
         own = [v for v in moving if not self.graph.depends(v) and not isinstance(v, Constant)]
         sources = context_inputs([v for v in moving if self.graph.depends(v)], self.graph.values)
-        of_rows = [v for rows in [*self._rows, *self._tables_by_rows] for v in rows.whole]
+        of_rows = [v for rows in [*self._rows, *self._kept.values()] for v in rows.whole]
         return list(dict.fromkeys([*own, *sources, *of_rows, *self._outer_inputs]))
 
     @cached_property
     def _rows(self) -> list[ByRows]:
         """The summands of each sum over labels."""
-        sums = self._sums
-        return [
-            ByRows(summands, [s for s in sums if s in ancestors_of(summands)], self.size)
-            for summands in self.found.rows.values()
-        ]
+        return [self._by_rows(summands) for summands in self.found.rows.values()]
 
     @cached_property
     def _outer_inputs(self) -> list[Variable]:
@@ -507,17 +504,13 @@ class ByLabel(Part):
         a, b = before, after[:, 0]
         stats = dict(zip(self._sums, taken, strict=True))
         changes = []
-        for rows in self._rows:
-            sums = [state.tensors[v] for v in rows.sums]
+        for summands, rows in self._kept.items():
+            now, sums = state.tensors[summands], [state.tensors[v] for v in rows.sums]
             own = [stats[v].astype(s.dtype) for v, s in zip(rows.sums, sums, strict=True)]
             without = [s[a] - t for s, t in zip(sums, own, strict=True)]
             within = [s[b] + t for s, t in zip(sums, own, strict=True)]
-            left = difference(
-                rows.at(a, without, state.arrays), rows.at(a, [s[a] for s in sums], state.arrays)
-            )
-            joined = difference(
-                rows.at(b, within, state.arrays), rows.at(b, [s[b] for s in sums], state.arrays)
-            )
+            left = difference(rows.at(a, without, state.arrays), now[a])
+            joined = difference(rows.at(b, within, state.arrays), now[b])
             changes.append(jnp.where(a == b, 0.0, left + joined))
         return changes
 
@@ -536,10 +529,10 @@ class ByLabel(Part):
             whole.append((same * each[:, None]).sum(axis=2))
         by_tensor = dict(zip(self._sums, whole, strict=True))
         changes = []
-        for rows in self._rows:
-            now = [state.tensors[v][labels] for v in rows.sums]
-            then = [s + by_tensor[v].astype(s.dtype) for v, s in zip(rows.sums, now, strict=True)]
-            change = difference(rows.at(labels, then, state.arrays), rows.at(labels, now, state.arrays))
+        for summands, rows in self._kept.items():
+            sums = [state.tensors[v][labels] for v in rows.sums]
+            then = [s + by_tensor[v].astype(s.dtype) for v, s in zip(rows.sums, sums, strict=True)]
+            change = difference(rows.at(labels, then, state.arrays), state.tensors[summands][labels])
             changes.append(jnp.where(first, change, 0.0).sum(axis=1).reshape(-1, K))
         return changes
 
@@ -566,8 +559,10 @@ class ByLabel(Part):
         by_tensor = dict(zip(self._sums, sums, strict=True))
         labels = jnp.broadcast_to(np.arange(self.size), sums[0].shape)
         changes = []
-        for rows in self._rows:
-            now = rows.at(np.arange(self.size), [state.tensors[v] for v in rows.sums], state.arrays)
+        for summands, rows in zip(self.found.rows.values(), self._rows, strict=True):
+            now = state.tensors.get(summands)  # not kept where there are tables
+            if now is None:
+                now = rows.at(np.arange(self.size), [state.tensors[v] for v in rows.sums], state.arrays)
             then = rows.at(labels, [by_tensor[v] for v in rows.sums], state.arrays)
             changes.append(difference(then, now).sum(axis=-1))
         return changes
@@ -625,12 +620,15 @@ class ByLabel(Part):
             tensor = tensor.at[before[0]].add(-t[0].astype(tensor.dtype))
             new[s.var] = tensor.at[after].add(more.astype(tensor.dtype))
         labels = jnp.concatenate([before[0], after])
-        for table, rows in zip(self.tensors[len(new) :], self._tables_by_rows, strict=True):
+        for var, rows in self._kept.items():
             values = rows.at(labels, [new[v][labels] for v in rows.sums], state.arrays)
-            tensor = state.tensors[table]
-            for label, value in zip(labels, values.astype(tensor.dtype), strict=True):
-                tensor = tensor.at[label].set(value)  # one at a time, since XLA copies it for both at once
-            new[table] = tensor
+            tensor, values = state.tensors[var], values.astype(state.tensors[var].dtype)
+            if len(labels) > 2 * FEW_ELEMENTS:
+                new[var] = tensor.at[labels].set(values)
+                continue
+            for label, value in zip(labels, values, strict=True):
+                tensor = tensor.at[label].set(value)  # one at a time, since XLA copies it for all at once
+            new[var] = tensor
         return new
 
     # ------------------------------------------------------------ cost
@@ -662,11 +660,18 @@ class ByLabel(Part):
         return self.space.variables[n].size * self.rest_cost if n in self.variables else 0.0
 
 
+def same_for_all(v: Variable) -> Variable | None:
+    """(1,) the one number that all elements of a tensor have; None where they may differ."""
+    if (number := constant_number(v)) is not None:
+        return pt.constant(np.full(1, number))
+    return v.reshape((1,)) if all(n == 1 for n in v.type.shape) else None
+
+
 def constant_number(v: Variable) -> float | None:
     """The one number that all elements of a constant have, None for other variables."""
-    if not isinstance(v, Constant) or not np.size(v.data) or np.ptp(np.asarray(v.data, float)):
-        return None
-    return float(np.ravel(v.data)[0])
+    if isinstance(v, Constant) and np.size(v.data) and not np.ptp(np.asarray(v.data, float)):
+        return float(np.ravel(v.data)[0])
+    return None
 
 
 def ancestors_of(var: Variable) -> set[Variable]:
