@@ -5,7 +5,8 @@ from functools import cached_property
 
 import pymc as pm
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors, toposort
+from pytensor.graph.traversal import ancestors, toposort, walk
+from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import (
     EQ,
     GE,
@@ -136,7 +137,8 @@ class Remedies:
         """{continuous variable: the function through which it has no gradient}, such as "round"."""
         found: dict[str, str] = {}
         below = [*self.model.basic_RVs, *self.model.potentials]
-        for node in toposort(below):
+        reached = {v.owner for v in walk(below, computed_from)}
+        for node in filter(reached.__contains__, toposort(below)):
             op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
             whole = isinstance(op, Cast) and str(node.outputs[0].dtype).startswith(("int", "uint", "bool"))
             if whole or isinstance(op, STEPWISE):
@@ -159,6 +161,13 @@ class Remedies:
             f"no gradient that NUTS could follow: step=pmd.ReparameterizedSlice([{shown(stepwise)}]) needs "
             "none."
         )
+
+
+def computed_from(v: Variable) -> Sequence[Variable]:
+    """What the value of a variable is computed from; a check may refuse a value, and changes none."""
+    if v.owner is None:
+        return ()
+    return v.owner.inputs[:1] if isinstance(v.owner.op, CheckAndRaise) else v.owner.inputs
 
 
 def called_as(op: object) -> str:

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from arviz_base import from_dict
 from pymc.exceptions import SamplingError
+from pytensor.raise_op import Assert
 
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.checks.never_moved import why_still
@@ -819,6 +820,7 @@ def test_the_step_in_use_is_not_recommended():
         (lambda x: pt.cast(x, "int64"), "through integers"),
         (lambda x: pt.switch(np.arange(5) < x, 1.0, 2.0).sum(), "through a comparison"),
         (pt.exp, None),
+        (lambda x: Assert("x is not finite")(x, pt.abs(x) < np.inf), None),
     ],
 )
 def test_what_has_no_gradient_is_named(through, said, log):
