@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 
+from pymc_discrete.diagnostics.labels.clusters import number_name, recorded_partitions, without_names
 from pymc_discrete.plots.figure import (
     FIGURE_WIDTH,
     LEGEND_ENTRIES,
@@ -15,7 +16,7 @@ from pymc_discrete.plots.figure import (
     points,
 )
 from pymc_discrete.plots.plot import Request, plot
-from pymc_discrete.plots.read import Shares, shares_of_values
+from pymc_discrete.plots.read import PlottedVariable, Shares, shares_of_values
 
 PANELS = 12  # up to this many elements in all have a panel each
 BINS = 100  # a wider range of values is drawn in bins
@@ -28,6 +29,7 @@ def plot_counts(request: Request) -> PlotCollection:
     """The probability of each value of counts: bars for all chains together, a line for each chain.
 
     Lines that lie on one another are chains that agree; how far they lie apart is the Monte Carlo error.
+    Of a partition, in a result of `pmd.sample`, the number of clusters is drawn.
 
     Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
     which are more exact than shares of draws; these are drawn where they are there, and the title says which.
@@ -55,10 +57,11 @@ def plot_counts(request: Request) -> PlotCollection:
     >>> pmd.plot_counts(idata, "N")  # doctest: +SKIP
     >>> pmd.plot_counts(idata, "N", coords={"site": ["a", "b"]})  # doctest: +SKIP
     """
-    variables = request.variables
+    partitions = recorded_partitions(request.tree["posterior"].dataset)
+    variables = [clusters_in_use(v) if v.name in partitions else v for v in request.variables]
     shares = [shares_of_values(request.tree, v) for v in variables]
     if sum(v.size for v in variables) > PANELS:
-        return heat_maps(request, shares)
+        return heat_maps(request, variables, shares)
     panels: dict[str, tuple[xr.DataArray, str, str]] = {}
     for v, s in zip(variables, shares, strict=True):
         for i, label in enumerate(v.labels):
@@ -102,9 +105,16 @@ def plot_counts(request: Request) -> PlotCollection:
     return figure.collection
 
 
-def heat_maps(request: Request, shares: list[Shares]) -> PlotCollection:
+def clusters_in_use(v: PlottedVariable) -> PlottedVariable:
+    """How many clusters a partition has in each draw, as a variable; of the sites that are drawn."""
+    name = number_name(v.name)
+    number = without_names(v.draws.to_dataset(name=v.name), [v.name])[name].rename(name)
+    return PlottedVariable(name, number, [name], "")
+
+
+def heat_maps(request: Request, variables: list[PlottedVariable], shares: list[Shares]) -> PlotCollection:
     """A heat map of values and elements for each variable."""
-    variables, panels = request.variables, {}
+    panels = {}
     for v, s in zip(variables, shares, strict=True):
         values, p, width = binned(s.values, s.pooled)
         axes = [f"{v.name} element", f"{v.name} value"]

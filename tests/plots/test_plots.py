@@ -8,6 +8,7 @@ from arviz_base import from_dict
 from arviz_base.labels import DimCoordLabeller
 
 import pymc_discrete as pmd
+from pymc_discrete.diagnostics.draws import PARTITIONS_ATTRIBUTE
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -339,6 +340,17 @@ def test_counts_of_many_elements_are_a_heat_map(rng, backend):
     drawn = pmd.plot_counts(tree_of(z), "z", backend=backend)
     values = np.arange(z.min(), z.max() + 1)
     np.testing.assert_allclose(cells(drawn.get_viz("image", "z")), shares(z, values).T, atol=1e-12)
+
+
+def test_of_a_partition_the_number_of_clusters_is_drawn(rng, backend):
+    z = rng.integers(0, 4, (2, 60, 5)) % rng.integers(1, 5, (2, 60, 1))
+    tree = tree_of(z, other=rng.poisson(2, (2, 60)))
+    tree["posterior"].attrs[PARTITIONS_ATTRIBUTE] = '["z"]'
+    drawn = pmd.plot_counts(tree, ["z", "other"], backend=backend)
+    number = np.array([[len(set(one)) for one in chain] for chain in z])[..., None]
+    values = np.arange(number.min(), number.max() + 1)
+    height, _ = heights(drawn.get_viz("bars", "clusters of z"))
+    np.testing.assert_allclose(height, shares(number, values)[0], atol=1e-12)
 
 
 def test_moves_tell_who_never_moved(rng, backend):
