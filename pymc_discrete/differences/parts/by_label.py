@@ -539,19 +539,17 @@ class ByLabel(Part):
     def _of_many_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
         """Changes (r, K) from the sums of all labels after each move."""
         r, _, K = after.shape
-        base = jnp.broadcast_to(before[..., None], after.shape)
         row, column = np.arange(r)[:, None, None], np.arange(K)[None, None]
-
-        def then(sums, t, s):
-            zero = jnp.zeros((r, K, self.size), sums.dtype)
-            less = zero.at[row, column, base].add(
-                jnp.broadcast_to(-t[..., None], after.shape).astype(sums.dtype)
-            )
-            change = less.at[row, column, after].add(jnp.broadcast_to(s, after.shape).astype(sums.dtype))
-            return sums + change
-
+        taken = jnp.stack(jnp.broadcast_arrays(*taken), axis=-1)
+        added = jnp.stack([jnp.broadcast_to(s, after.shape) for s in added], axis=-1)
+        less = jnp.zeros((r, self.size, len(self._sums)), added.dtype).at[row[..., 0], before].add(-taken)
+        change = jnp.broadcast_to(less[:, None], (r, K, *less.shape[1:])).at[row, column, after].add(added)
         return self._of_new_sums(
-            state, [then(state.tensors[v], t, s) for v, t, s in zip(self._sums, taken, added, strict=True)]
+            state,
+            [
+                state.tensors[v] + change[..., k].astype(state.tensors[v].dtype)
+                for k, v in enumerate(self._sums)
+            ],
         )
 
     def _of_new_sums(self, state: BlockState, sums: list[Any]) -> list[Any]:
