@@ -21,7 +21,7 @@ from pymc_discrete.diagnostics.draws import (
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.known.stored import known_of
 from pymc_discrete.diagnostics.labels.agreement import in_one_order, orders_of, relabelled
-from pymc_discrete.diagnostics.labels.clusters import recorded_partitions, without_names
+from pymc_discrete.diagnostics.labels.clusters import first_sites, recorded_partitions, without_names
 from pymc_discrete.diagnostics.registration import import_files
 from pymc_discrete.diagnostics.statistics.batch import SUMMARY_COLUMNS, BatchOfElements
 from pymc_discrete.diagnostics.statistics.movement import Movement, moves_of, stretches_of
@@ -56,6 +56,13 @@ class Measured(NamedTuple):
 
     columns: dict[str, np.ndarray]
     movement: Movement
+
+    def judged_also_by(self, other: "Measured", movement: Movement) -> "Measured":
+        """With the worse effective draws and R-hat of this and another variable, and the movement of both."""
+        worse = {"ess": np.fmin, "rhat": np.fmax}
+        columns = {c: of(self.columns[c], other.columns[c]) for c, of in worse.items()}
+        moved = movement.moves.mean(axis=0) / max(movement.draws - 1, 1)
+        return Measured({**self.columns, **columns, "moved": moved}, movement)
 
     @property
     def unclear(self) -> bool:
@@ -93,8 +100,8 @@ class Judge:
     names : of all discrete variables that are drawn; by default as `posterior_of` finds them
     columns : {variable: the values whose probabilities have a column, or None for a count}, if it is not as
         in a table of one variable
-    partitions : the variables that are partitions, which are judged by the sizes of their clusters; by
-        default as the result records them
+    partitions : the variables that are partitions, which are judged by the sizes of their clusters, and by
+        who is together with whom; by default as the result records them
     """
 
     def __init__(
@@ -107,7 +114,7 @@ class Judge:
         tree = idata if isinstance(idata, xr.DataTree) else None
         drawn = idata if tree is None else tree["posterior"].to_dataset()
         self.partitions = recorded_partitions(drawn) if partitions is None else partitions
-        self.all = without_names(drawn, self.partitions)
+        self.all, self._labels = without_names(drawn, self.partitions), drawn[self.partitions]
         self.groups = {} if tree is None else {str(n): tree[n].to_dataset() for n in tree.children}
         self.names, self._columns = names, columns or {}
         lp = None if tree is None else lp_of(tree)
@@ -125,7 +132,13 @@ class Judge:
             draws = self.draws(name)
             there = name in self._columns
             values = (self._columns if there else values_with_columns(draws.to_dataset(name=name)))[name]
-            self._measured[name] = measured(checked_draws(draws.data), values)
+            found = measured(checked_draws(draws.data), values)
+            if name in self.partitions and draws.size:
+                together = first_sites(self._labels[name].transpose("chain", "draw", ...).data)
+                # each number stands for a size and a first site
+                moving = movement_of(draws.data * draws.sizes[draws.dims[-1]] + together)
+                found = found.judged_also_by(measured(together, None), moving)
+            self._measured[name] = found
         return self._measured[name]
 
     def of(self, name: str, conditionals: xr.Dataset | None = None) -> Judged:
@@ -197,20 +210,26 @@ class Judge:
 
 def measured(draws: np.ndarray, values: np.ndarray | None) -> Measured:
     """The statistics of draws (chains, draws, ...), with a column for each of the values, if any."""
-    nothing = np.zeros((0, len(draws)), int)
     columns: dict[str, list[np.ndarray]] = {}
-    begin, moves, stretches = [nothing], [nothing], [nothing]
     for x in batches(draws):
         batch = BatchOfElements(x, values)
         for column in SUMMARY_COLUMNS:
             for name, of_sites in column.values(batch).items():
                 columns.setdefault(name, []).append(of_sites)
+    of_all = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return Measured(of_all, movement_of(draws))
+
+
+def movement_of(draws: np.ndarray) -> Movement:
+    """Where the elements of draws (chains, draws, ...) begin, and how they move."""
+    nothing = np.zeros((0, len(draws)), int)
+    begin, moves, stretches = [nothing], [nothing], [nothing]
+    for x in batches(draws):
         begin.append(x[..., 0])
         moves.append(moves_of(x))
         stretches.append(stretches_of(x))
     of_all = [np.concatenate(a).T for a in (begin, moves, stretches)]
-    movement = Movement(of_all[0], of_all[1], of_all[2], draws.shape[1])
-    return Measured({name: np.concatenate(parts) for name, parts in columns.items()}, movement)
+    return Movement(of_all[0], of_all[1], of_all[2], draws.shape[1])
 
 
 def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.ndarray | None:

@@ -11,7 +11,7 @@ from arviz_base import from_dict
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.diagnostics.draws import PARTITIONS_ATTRIBUTE
-from pymc_discrete.diagnostics.labels.clusters import selected_by, sizes_of_clusters
+from pymc_discrete.diagnostics.labels.clusters import first_sites, selected_by, sizes_of_clusters
 
 CHAINS, DRAWS, SITES, K = 4, 400, 8, 6
 
@@ -60,12 +60,20 @@ def test_sizes_of_clusters(monkeypatch):
     assert all((a == b).all() for a, b in zip(sizes_of_clusters(labels), (sizes, number), strict=True))
 
 
+def test_first_sites_of_clusters():
+    labels = mixing(np.random.default_rng(0))
+    found = first_sites(labels)
+    for c, d in np.ndindex(2, 30):
+        z = labels[c, d].tolist()
+        assert found[c, d].tolist() == [z.index(label) for label in z]
+
+
 def test_names_of_clusters_do_not_matter():
     r = np.random.default_rng(1)
     labels = mixing(r)
     tables = [pmd.summary(result(z, r)) for z in (labels, renamed(labels, r))]
     assert tables[0].equals(tables[1])
-    assert list(tables[0].index) == [*(f"z[{i}]" for i in range(SITES)), "clusters of z"]
+    assert list(tables[0].index) == ["clusters of z", *(f"z[{i}]" for i in range(SITES))]
     vectors = [pmd.diagnostics.summary_of_vectors(result(z, r)) for z in (labels, renamed(labels, r))]
     assert vectors[0].equals(vectors[1])
     assert tables[0].loc["clusters of z", "P(1)"] == pytest.approx(0.34, abs=0.05)
@@ -89,6 +97,23 @@ def test_chains_in_different_modes_are_warned_of(caplog):
     assert any("elements of 'z' mix slowly" in m for m in caplog.messages)
     assert any("The number of clusters of 'z' mixes slowly" in m for m in caplog.messages)
     assert not any("mu" in m or "label" in m for m in caplog.messages)
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_partitions_of_equal_sizes_are_told_apart(still, caplog):
+    """Two chains divide the sites in the middle, two by turns: into two clusters of equal size."""
+    r = np.random.default_rng(5)
+    ways = np.array([np.repeat([0, 1], SITES // 2), np.tile([0, 1], SITES // 2)])
+    labels = np.repeat(ways[[0, 0, 1, 1], None], DRAWS, axis=1)
+    if not still:
+        labels = np.where(r.random((CHAINS, DRAWS, 1)) < 0.1, 2, labels)  # all in one cluster now and then
+    check_convergence(result(labels, r), model_of())
+    table = pmd.summary(result(labels, r), "z")
+    assert table.loc["clusters of z", "verdict"] == ("constant" if still else "ok")
+    assert table.loc["z[1]", "verdict"] == ("apart" if still else "slow")
+    assert table.loc["z[1]", "rhat"] > 2
+    assert not any("all agree" in m for m in caplog.messages)
+    assert any("'z" in m and "mode" in m for m in caplog.messages)
 
 
 @pytest.mark.parametrize(

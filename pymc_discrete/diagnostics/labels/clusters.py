@@ -39,16 +39,36 @@ def number_name(name: str) -> str:
 def without_names(posterior: xr.Dataset, partitions: Sequence[str]) -> xr.Dataset:
     """A posterior where a partition has, for each site, the size of the site's cluster in place of its label.
 
-    A variable with the number of clusters of each draw is added.
+    A variable with the number of clusters of each draw stands before it. Different partitions may have the
+    same sizes: see `first_sites`.
     """
     new: dict[str, xr.DataArray] = {}
-    for name in partitions:
-        draws = posterior[name].transpose("chain", "draw", ...)
-        if draws.size:
+    for name in posterior.data_vars:
+        draws = posterior[name]
+        if name in partitions and draws.size:
+            draws = draws.transpose("chain", "draw", ...)
             sizes, number = sizes_of_clusters(draws.data)
-            new[name] = draws.copy(data=sizes)
-            new[number_name(name)] = xr.DataArray(number, {"chain": draws.chain, "draw": draws.draw})
-    return posterior.assign(new)
+            new[number_name(str(name))] = xr.DataArray(number, {"chain": draws.chain, "draw": draws.draw})
+            draws = draws.copy(data=sizes)
+        new[str(name)] = draws
+    return posterior.assign(new)[[*new]]
+
+
+def first_sites(labels: np.ndarray) -> np.ndarray:
+    """The first site of the cluster that each site is in: different partitions differ in some site.
+
+    Parameters
+    ----------
+    labels : (chains, draws, sites) int, not below 0
+    """
+    flat = labels.reshape(-1, labels.shape[-1])
+    found, sites, width = np.empty(flat.shape, np.int64), np.arange(flat.shape[-1]), int(flat.max()) + 1
+    for rows in chunks(len(flat), max(flat.shape[-1], width)):
+        some = flat[rows].astype(np.int64)
+        of_labels = np.full((len(some), width), len(sites))
+        np.minimum.at(of_labels, (np.arange(len(some))[:, None], some), sites)
+        found[rows] = np.take_along_axis(of_labels, some, axis=1)
+    return found.reshape(labels.shape)
 
 
 def sizes_of_clusters(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
