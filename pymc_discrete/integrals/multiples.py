@@ -12,11 +12,11 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.integrals.families import Refusal, known_value
 
-Moves = Callable[[Variable], bool]  # whether a variable depends on the parameter
+Varies = Callable[[Variable], bool]  # whether a variable depends on the parameter
 
 
 def as_multiple(
-    v: Variable, moves: Moves, power: float, name: str
+    v: Variable, moves: Varies, power: float, name: str
 ) -> tuple[Variable, Variable | None, Variable | None]:
     """(elements of a parameter, factor, offset), the latter None for 1 and 0.
 
@@ -54,7 +54,7 @@ def as_multiple(
     return v, factor, offset
 
 
-def as_power(v: Variable, moves: Moves) -> tuple[Variable, float, Variable | None] | None:
+def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | None] | None:
     """(inside, exponent, factor): a tensor is factor * inside ** exponent, and `inside` alone moves.
 
     The factor is None for 1. None where the tensor is computed otherwise.
@@ -106,7 +106,7 @@ def known_number(v: Variable) -> float | None:
     return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
 
-def as_sum(v: Variable, moves: Moves) -> tuple[Variable, Variable] | None:
+def as_sum(v: Variable, moves: Varies) -> tuple[Variable, Variable] | None:
     """(inside, added): a tensor is their sum, of which `inside` moves alone. None where it is no such sum."""
     if not is_elementwise(v):
         return None
@@ -119,10 +119,11 @@ def as_sum(v: Variable, moves: Moves) -> tuple[Variable, Variable] | None:
     return None
 
 
-def selected_first(v: Variable, moves: Moves) -> Variable | None:
+def selected_first(v: Variable, moves: Varies) -> Variable | None:
     """Elements selected of what is computed element by element, computed of selected elements.
 
-    None where they are no such selection.
+    None where they are no such selection, and where tensors of several shapes, other than single numbers, are
+    computed together.
     """
     node = v.owner
     if node is None or not isinstance(node.op, DimShuffle | Subtensor | AdvancedSubtensor):
@@ -130,19 +131,21 @@ def selected_first(v: Variable, moves: Moves) -> Variable | None:
     whole, *index = node.inputs
     if not is_elementwise(whole) or not moves(whole) or any(moves(i) for i in index):
         return None
-    if None in whole.type.shape:
+    inputs = [selected_of(i, node) for i in whole.owner.inputs]
+    if any(i is None for i in inputs):
         return None
-    inputs = [selected_of(i, node, whole.type.shape) for i in whole.owner.inputs]
     deeper = [selected_first(i, moves) for i in inputs]
     return whole.owner.op(*(i if d is None else d for i, d in zip(inputs, deeper, strict=True)))
 
 
-def selected_of(v: Variable, node: Apply, shape: tuple[int, ...]) -> Variable:
-    """What a node selects of a tensor that is broadcast to a shape."""
-    if all(v.type.broadcastable):
-        return v.dimshuffle() if v.type.ndim else v
-    same = v.type.shape == shape
-    return node.op.make_node(v if same else pt.broadcast_to(v, shape), *node.inputs[1:]).outputs[0]
+def selected_of(v: Variable, node: Apply) -> Variable | None:
+    """What a node, which selects of its first input, would select of a tensor of that shape.
+
+    None for a tensor of another shape that is not one number.
+    """
+    if v.type.broadcastable == node.inputs[0].type.broadcastable:
+        return node.op.make_node(v, *node.inputs[1:]).outputs[0]
+    return v.dimshuffle() if all(v.type.broadcastable) else None
 
 
 def to_power(v: Variable, power: float) -> Variable:

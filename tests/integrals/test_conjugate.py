@@ -1,6 +1,7 @@
 """Conjugate parameters that are integrated out: against integrals of PyMC's log density, and enumeration."""
 
 import itertools
+from functools import partial
 
 import arviz as az
 import jax
@@ -117,12 +118,12 @@ def of_variance(z, far=0.0):
 
 
 def of_scales(z):
-    """A scale that is written once, and lines through the origin beside known means."""
-    sd = pm.Deterministic("sd", 1 / pt.sqrt(pm.Gamma("tau", 3, 2, shape=K)))
+    """A scale that is written once, of labels with names, and lines through the origin beside known means."""
+    sd = pm.Deterministic("sd", 1 / pt.sqrt(pm.Gamma("tau", 3, 2, dims="cluster")))
     mu = pm.Normal("mu", 0.2, 2 * sd)
     pm.Normal("y", 1 + mu[z] * EACH, sd[z] * EACH, observed=REALS)
     pm.Normal("x", mu[z[:2]] - 0.5, sd[z[:2]], observed=REALS[:2])
-    pm.Normal("w", 0.3, sd[z], observed=REALS / 2)
+    pm.Normal("v", 0.3, sd[z], observed=REALS / 2)
 
 
 def of_vectors(z, far=0.0):
@@ -152,7 +153,7 @@ TWO_NUMBERS = {
 
 
 def of_pair(name):
-    with pm.Model() as model:
+    with pm.Model(coords={"cluster": range(K)}) as model:
         z = pm.Categorical("z", [0.3, 0.7], shape=N)
         if name in PAIRS:
             prior, likelihood = PAIRS[name]
@@ -227,19 +228,6 @@ def test_the_integral_is_that_of_pymcs_log_density(name):
     assert float(target.total(x)) == pytest.approx(expected[0], abs=2e-6)  # PyMC's constants are of 32 bits
     differences = np.asarray(target.differences(x))[np.arange(N), 1 - x]
     np.testing.assert_allclose(differences, expected[1:] - expected[0], atol=2e-6)
-
-
-@pytest.mark.parametrize("name", [*PAIRS, *TWO_NUMBERS])
-def test_a_draw_has_the_density_that_is_said(name):
-    model = of_pair(name)
-    target = pmd.target_from_model(model, ["z"], integrate="auto")
-    logp, density, x = model.compile_logp(mode="FAST_COMPILE"), target.density, np.array([0, 1, 1, 0])
-    with density.running(traced=False):
-        draw = jax.jit(lambda key: density.draw_integrated(key, x, target.ready()))
-        for seed in range(3):
-            values, logdensity = draw(jax.random.key(seed))
-            point = {"z": x, **{k: np.asarray(v) for k, v in values.items()}}
-            assert float(target.total(x) + logdensity) == pytest.approx(float(logp(point)), abs=2e-6)
 
 
 @pytest.mark.parametrize("shape", [0.02, 0.9, 1.0, 40.0])
@@ -412,6 +400,25 @@ def test_differences_of_sites_that_change_together():
 
 
 # ---------------------------------------------------------------- draws
+BUILDS = {name: partial(of_pair, name) for name in (*PAIRS, *TWO_NUMBERS)}
+BUILDS |= {build.__name__: build for build in (means_with_one_variance, precisions_around_means, vectors)}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_draw_has_the_density_that_is_said(name):
+    model = BUILDS[name]()
+    names = sorted(NAMES & set(model.named_vars))
+    target = pmd.target_from_model(model, ["z"], integrate=names)
+    logp, density, x = model.compile_logp(mode="FAST_COMPILE"), target.density, np.array([0, 1, 1, 0, 1, 1])
+    x = x[: target.space.d]
+    with density.running(traced=False):
+        draw = jax.jit(lambda key: density.draw_integrated(key, x, target.ready()))
+        for seed in range(3):
+            values, logdensity = draw(jax.random.key(seed))
+            point = {**model.initial_point(), "z": x, **{k: np.asarray(v) for k, v in values.items()}}
+            assert float(target.total(x) + logdensity) == pytest.approx(float(logp(point)), abs=2e-6)
+
+
 def of_all_families():
     """Labels with a prior, means, rates, ..., all integrated out, and a parameter of a prior."""
     with pm.Model() as model:
