@@ -288,7 +288,7 @@ def apart(
 def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]) -> list[str]:
     """Names of the conjugate parameters that are read at labels of a block, or by a variable of the block.
 
-    Of a mean and a precision that are conjugate only without each other, the mean.
+    A precision whose means depend on these labels is among them only together with the means.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
     moved, chosen, number = Depends(block), list[str](), 0
     found = conjugate_parameters(model, point)
     parameters = [p for p in found.values() if isinstance(p, ConjugateParameter)]
-    for p in sorted(parameters, key=lambda p: (not p.means, p.family is not NORMAL_PRIOR)):
+    for p in parameters:  # a precision before the means that read it
         beside = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset)]
         beside += [r.likelihood.params[0] for r in p.reads if r.reading.precision and r not in p.of_means]
         at_labels = any(r.rv in block or r.labels in moved for r in p.reads)

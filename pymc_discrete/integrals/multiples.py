@@ -43,7 +43,7 @@ def as_multiple(
             factor = factor if more is None else product_with(factor, more)
             factor = factor if factor is None else to_power(factor, 1 / exponent)
             found *= exponent
-        elif (shifted := as_sum(v, moves)) is not None and found == 1.0:
+        elif (shifted := as_sum(v, moves)) is not None:
             v, added = shifted
             added = product_with(factor, added)
             offset = added if offset is None else offset + added

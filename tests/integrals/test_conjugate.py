@@ -17,6 +17,7 @@ from scipy.stats import kstest, loggamma
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import by_label
 from pymc_discrete.differences.parts.by_label import ByLabel
+from pymc_discrete.integrals.conjugate import conjugate_parameters
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
@@ -551,6 +552,14 @@ def test_why_a_precision_is_not_integrated_out(likelihood, words):
         names = [name for name in ("phi", "mu") if name in model.named_vars]
         with pytest.raises(ValueError, match=f"'phi.*' cannot be integrated out.*{words}"):
             pmd.BlockGibbs(["z"], integrate=names)
+
+
+@pytest.mark.parametrize("of", [pt.abs, lambda p: pt.sqrt(p**2), lambda p: 1 / (p + 1), pt.sqrt])
+def test_a_function_of_a_mean_is_no_multiple_of_it(of):
+    model = read_by(
+        lambda p, z: pm.Normal("y", of(p[z]), 1, observed=REALS), lambda: pm.Normal("phi", 2, shape=K)
+    )
+    assert conjugate_parameters(model, model.initial_point())["phi"] == "'y' reads a function of it"
 
 
 def test_a_precision_is_not_integrated_out_while_nuts_moves_the_mean_that_reads_it():
