@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_discrete.differences.density import ModelDensity
-from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
+from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters, why_not_integrated
 from pymc_discrete.integrals.integrate import quadratic_in
 from pymc_discrete.model.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.model.described import DescribedBlock, DescribedModel
@@ -166,10 +166,12 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
     found = conjugate_parameters(model, DescribedModel(model).point)
     for rv, value in model.rvs_to_values.items():
         name = str(value.name)
-        if name in chosen and model.rvs_to_transforms[rv] is not None and isinstance(found[name], str):
+        if name not in chosen or model.rvs_to_transforms[rv] is None:
+            continue
+        if (why := why_not_integrated(found, name, chosen)) is not None:
             raise ValueError(
-                f"{rv.name!r} cannot be integrated out: its values have bounds, and {found[name]}. Leave "
-                "it out of integrate=; NUTS moves it then."
+                f"{rv.name!r} cannot be integrated out: its values have bounds, and {why}. Leave it out of "
+                "integrate=; NUTS moves it then."
             )
     return tuple(chosen)
 

@@ -72,7 +72,8 @@ class SumOfParts(GivenInputs):
         total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
         needed += [v for v in self.plan.constant if not isinstance(v, Constant)]
-        needed += context_inputs([g for c in self.graph.conjugate for g in c.posterior], self.graph.values)
+        for c in self.graph.conjugate:
+            needed += context_inputs(c.posterior, [*self.graph.values, *c.given])
         self.leaves = [v for v in dict.fromkeys(needed) if not self.graph.depends(v)]
         self._values_of_leaves = self.values_of_leaves()
         self._inputs = [*self.graph.values, *self.leaves]

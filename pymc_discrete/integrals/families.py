@@ -6,11 +6,12 @@ data through the sums of the statistics s alone (Diaconis and Ylvisaker 1979).
 
 A family is one entry of `FAMILIES`. Its integrals are relative to the likelihood at a reference value of the
 parameter, a probability of 1/2, equal probabilities, a rate of 1, a mean of 0, and have its factor
-:math:`\exp(\sum_j s_j \eta_j)` only.
+:math:`\exp(\sum_j s_j \eta_j)` only. The precision of a Normal variable is a rate: given its mean, half the
+square of its distance from it has, up to a constant factor, the density of a Gamma variable of shape 1/2.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -38,7 +39,7 @@ class ConjugateLikelihood(NamedTuple):
     ----------
     x : the variable
     params : of its distribution, that which reads the parameter among them
-    factor, offset : the distribution's parameter is factor * phi + offset
+    factor, offset : the distribution's parameter is (factor * phi + offset) ** power, power that of `Reading`
     """
 
     x: Any
@@ -55,15 +56,17 @@ class Reading:
     ----------
     place : among the distribution's parameters
     statistics : what each element adds to the sums
-    inverse : whether the distribution has the inverse of the parameter there, a scale for a rate
+    power : of the parameter that the distribution has there: -1 for the scale where the parameter is a rate
     scaled, shifted : whether a multiple of the parameter may stand there, and one with something added
+    precision : whether the parameter is the precision of a Normal variable, whose mean is the first parameter
     """
 
     place: int
     statistics: Statistics
-    inverse: bool = False
+    power: float = 1.0
     scaled: bool = False
     shifted: bool = False
+    precision: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,25 +78,31 @@ class Family:
     name : of the prior
     priors : {Op of the prior: function of its parameters, which gives those of the family, or None}
     likelihoods : {Op: how it reads the parameter}
-    reference : a value of the parameter; of a vector of probabilities, equal ones
-    log_weights : (statistics, number of categories) -> for each element, the logarithm of that factor there
+    reference : (length of a vector) -> a value of the parameter
+    log_weights : (statistics, length of a vector) -> for each element, the logarithm of that factor there
     transforms : of PyMC, under which the family's draws are made
     log_marginal : (prior, sums) -> the log of the integral for each label, a graph
     posterior : (prior, sums) -> parameters of the distribution given the data, graphs
-    draw : (key, *parameters) -> a draw under PyMC's transform, and the log density of each of its elements
-    categories : whether the parameter is a vector of probabilities along its last axis
+    draw : (key, *parameters) -> a draw under PyMC's transform, and log densities that add up to that of it
+    vectors : whether a label has a vector, along the last axis of the parameter
+    inverted : whether the model's parameter is the inverse of the one that the other entries speak of
     """
 
     name: str
     priors: Mapping[type[Op], Callable[..., tuple[Any, ...] | None]]
     likelihoods: Mapping[type[Op], Reading]
-    reference: float
+    reference: Callable[[int], Any]
     log_weights: Callable[[Sequence[Any], int], Any]
     transforms: tuple[type, ...]
     log_marginal: Callable[[Sequence[Any], Sequence[Any]], Any]
     posterior: Callable[[Sequence[Any], Sequence[Any]], list[Any]]
     draw: Callable[..., tuple[Any, Any]]
-    categories: bool = False
+    vectors: bool = False
+    inverted: bool = False
+
+
+class Refusal(Exception):
+    """Says why a parameter cannot be integrated out, in words that follow "since" in a message."""
 
 
 def known_value(v: Variable) -> np.ndarray | None:
@@ -143,7 +152,7 @@ BETA_PRIOR = Family(
         ptr.GeometricRV: Reading(0, lambda of: [pt.ones_like(of.x), of.x - 1]),
         ptr.NegBinomialRV: Reading(1, lambda of: [of.params[0], of.x]),
     },
-    0.5,
+    lambda _: 0.5,
     lambda statistics, _: -np.log(2.0) * (statistics[0] + statistics[1]),
     (LogOddsTransform, Interval),
     beta_marginal,
@@ -153,6 +162,11 @@ BETA_PRIOR = Family(
 
 
 # ---------------------------------------------------------------- rates
+def precision_statistics(of: ConjugateLikelihood) -> list[Any]:
+    """One half, and half the square of the distance from the mean, in units of the parameter."""
+    return [pt.full_like(of.x, 0.5), 0.5 * of.factor * (of.x - of.params[0]) ** 2]
+
+
 def gamma_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
     (a, b), (s, t) = prior, sums
     return pt.gammaln(a + s) - pt.gammaln(a) + a * pt.log(b) - (a + s) * pt.log(b + t)
@@ -172,16 +186,31 @@ GAMMA_PRIOR = Family(
     {
         ptr.PoissonRV: Reading(0, lambda of: [of.x, of.factor], scaled=True),
         ptr.ExponentialRV: Reading(
-            0, lambda of: [pt.ones_like(of.x), of.factor * of.x], inverse=True, scaled=True
+            0, lambda of: [pt.ones_like(of.x), of.factor * of.x], power=-1.0, scaled=True
         ),
-        ptr.GammaRV: Reading(1, lambda of: [of.params[0], of.factor * of.x], inverse=True, scaled=True),
+        ptr.GammaRV: Reading(1, lambda of: [of.params[0], of.factor * of.x], power=-1.0, scaled=True),
+        ptr.NormalRV: Reading(1, precision_statistics, power=-0.5, scaled=True, precision=True),
     },
-    1.0,
+    lambda _: 1.0,
     lambda statistics, _: -statistics[1],
     (LogTransform,),
     gamma_marginal,
     lambda prior, sums: [p + s for p, s in zip(prior, sums, strict=True)],
     drawn_gamma,
+)
+
+
+def drawn_inverse_gamma(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    log_rate, density = drawn_gamma(key, a, b)
+    return -log_rate, density
+
+
+INVERSE_GAMMA_PRIOR = replace(
+    GAMMA_PRIOR,
+    name="inverse gamma",
+    priors={ptr.InvGammaRV: lambda a, b: (a, b)},
+    draw=drawn_inverse_gamma,
+    inverted=True,
 )
 
 
@@ -216,12 +245,40 @@ NORMAL_PRIOR = Family(
     "normal",
     {ptr.NormalRV: lambda mean, sd: (mean, sd)},
     {ptr.NormalRV: Reading(0, normal_statistics, scaled=True, shifted=True)},
-    0.0,
+    lambda _: 0.0,
     lambda statistics, _: 0.0 * statistics[0],
     (),
     normal_marginal,
     normal_posterior,
     drawn_normal,
+)
+
+
+def vectors_of_normals(key: Any, mean: Any, sd: Any, to_vectors: Any) -> tuple[Any, Any]:
+    """A draw of vectors, of which `to_vectors` makes the vectors of the model."""
+    coordinates, density = drawn_normal(key, mean, jnp.broadcast_to(sd, mean.shape))
+    # the volume changes by the determinant, for each vector, whose elements share it here
+    _, log_volume = jnp.linalg.slogdet(to_vectors)
+    return coordinates @ to_vectors.T, density - log_volume / mean.shape[-1]
+
+
+# The parameters of its priors are a mean and a covariance matrix, or a column of variances. In coordinates in
+# which the covariances of prior and likelihood are diagonal, see `Coordinates`, the elements of a vector are
+# independent.
+MULTIVARIATE_NORMAL_PRIOR = Family(
+    "multivariate normal",
+    {
+        ptr.MvNormalRV: lambda mean, covariance: (mean, covariance),
+        ptr.NormalRV: lambda mean, sd: (mean, pt.expand_dims(sd**2, -1)),
+    },
+    {ptr.MvNormalRV: Reading(0, lambda of: [of.x - of.offset], shifted=True)},
+    np.zeros,
+    lambda statistics, _: 0.0 * statistics[0],
+    (),
+    normal_marginal,
+    normal_posterior,
+    vectors_of_normals,
+    vectors=True,
 )
 
 
@@ -246,16 +303,23 @@ DIRICHLET_PRIOR = Family(
         ptr.CategoricalRV: Reading(0, lambda of: [pt.ones_like(of.x)]),
         ptr.MultinomialRV: Reading(1, lambda of: [of.x]),
     },
-    np.nan,
+    lambda categories: np.full(categories, 1 / categories),
     lambda statistics, categories: -np.log(categories) * statistics[0],
     (SimplexTransform,),
     counts_marginal,
     lambda prior, sums: [prior[0] + sums[0]],
     drawn_dirichlet,
-    categories=True,
+    vectors=True,
 )
 
-FAMILIES = (BETA_PRIOR, GAMMA_PRIOR, NORMAL_PRIOR, DIRICHLET_PRIOR)
+FAMILIES = (
+    BETA_PRIOR,
+    GAMMA_PRIOR,
+    INVERSE_GAMMA_PRIOR,
+    NORMAL_PRIOR,
+    MULTIVARIATE_NORMAL_PRIOR,
+    DIRICHLET_PRIOR,
+)
 
 
 def family(name: str) -> Family:

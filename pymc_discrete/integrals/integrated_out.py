@@ -41,22 +41,21 @@ class ConjugateParameters:
 
     Parameters
     ----------
-    conjugate : list of Conjugate
+    conjugate : list of Conjugate, each after those that it is given
     inputs : of its graphs
     """
 
     def __init__(self, conjugate: Sequence[Conjugate], inputs: Sequence[Variable]):
         self._conjugate = list(conjugate)
-        self._posterior = jaxify(list(inputs), [g for c in conjugate for g in c.posterior])
+        self._posteriors = [jaxify([*inputs, *c.given], c.posterior) for c in conjugate]
 
     def check(self, values: Sequence[Any]) -> None:
         """Nothing to refuse: with a proper prior there is a proper distribution."""
 
     def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
-        parameters = iter(self._posterior(*values))
-        drawn, logdensity = {}, jnp.zeros(())
-        for n, c in enumerate(self._conjugate):
-            own = [jnp.asarray(next(parameters)) for _ in c.posterior]
+        drawn, logdensity = dict[str, Any](), jnp.zeros(())
+        for n, (c, posterior) in enumerate(zip(self._conjugate, self._posteriors, strict=True)):
+            own = map(jnp.asarray, posterior(*values, *(drawn[str(v.name)] for v in c.given)))
             value, density = family(c.family).draw(jax.random.fold_in(key, n), *own)
             drawn[c.name] = value.reshape(c.shape)
             logdensity = logdensity + density.sum()

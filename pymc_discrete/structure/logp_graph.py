@@ -77,12 +77,14 @@ class Conjugate(NamedTuple):
     shape : of its value variable
     family : the name of the conjugate family
     posterior : parameters of its distribution
+    given : value variables that were integrated out, too, and that these parameters read; drawn before it
     """
 
     name: str
     shape: tuple[int, ...]
     family: str
     posterior: list[Variable]
+    given: list[Variable]
 
 
 @dataclass

@@ -1,19 +1,23 @@
 """Conjugate parameters that are integrated out: against integrals of PyMC's log density, and enumeration."""
 
 import itertools
+from functools import partial
 
 import arviz as az
 import jax
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.replace import vectorize_graph
 from scipy.special import logsumexp
 from scipy.stats import kstest, loggamma
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import by_label
 from pymc_discrete.differences.parts.by_label import ByLabel
+from pymc_discrete.integrals.conjugate import conjugate_parameters
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
@@ -67,6 +71,18 @@ PAIRS = {
         lambda: pm.Gamma("phi", 2, 1, shape=K),
         lambda p: pm.Exponential("y", scale=EACH / p, observed=POSITIVE),
     ),
+    "gamma normal": (
+        lambda: pm.Gamma("phi", 2, [1, 3], shape=K),
+        lambda p: pm.Normal("y", REALS / 2 + 1, tau=p * EACH, observed=REALS),
+    ),
+    "inverse gamma normal": (
+        lambda: pm.InverseGamma("phi", 2, [1, 3], shape=K),
+        lambda p: pm.Normal("y", 0.3, EACH * pt.sqrt(p / 2), observed=REALS),
+    ),
+    "inverse gamma exponential": (
+        lambda: pm.InverseGamma("phi", 2, 1, shape=K),
+        lambda p: pm.Exponential("y", scale=EACH * p, observed=POSITIVE),
+    ),
     "normal normal": (
         lambda: pm.Normal("phi", 1, [2, 0.5], shape=K),
         lambda p: pm.Normal("y", p, EACH, observed=REALS),
@@ -85,13 +101,66 @@ PAIRS = {
     ),
 }
 STATES = np.array(list(itertools.product(range(K), repeat=N)))
+# observations of two numbers each, and covariances
+PLANE = np.stack([REALS, POSITIVE + 3], axis=1)
+NARROW, WIDE = np.array([[1.0, 0.6], [0.6, 2.0]]), np.array([[3.0, -1.0], [-1.0, 1.5]])
+
+
+def of_precision(z, far=0.0):
+    tau = pm.Gamma("tau", [2.0, 3.0], 1.5, shape=K)
+    mu = pm.Normal("mu", [0.5 + far, -1.0 + far], tau=0.4 * tau)
+    pm.Normal("y", mu[z], tau=tau[z], observed=REALS + far)
+
+
+def of_variance(z, far=0.0):
+    v = pm.InverseGamma("tau", 3, [2.0, 1.0], shape=K)
+    mu = pm.Normal("mu", 1 + far, pt.sqrt(v / 0.4))
+    pm.Normal("y", mu[z], sigma=pt.sqrt(v[z]), observed=REALS + far)
+
+
+def of_scales(z):
+    """A scale that is written once, of labels with names, and lines through the origin beside known means."""
+    sd = pm.Deterministic("sd", 1 / pt.sqrt(pm.Gamma("tau", 3, 2, dims="cluster")))
+    mu = pm.Normal("mu", 0.2, 2 * sd)
+    pm.Normal("y", 1 + mu[z] * EACH, sd[z] * EACH, observed=REALS)
+    pm.Normal("x", mu[z[:2]] - 0.5, sd[z[:2]], observed=REALS[:2])
+    pm.Normal("v", 0.3, sd[z], observed=REALS / 2)
+
+
+def of_vectors(z, far=0.0):
+    mu = pm.MvNormal("mu", np.array([1.0, 2.0]) + far, cov=WIDE, shape=(K, 2))
+    pm.MvNormal("y", mu[z], cov=NARROW, observed=PLANE + far)
+
+
+def of_vectors_with_independent_elements(z):
+    mu = pm.Normal("mu", [[0.0, 1.0], [2.0, 3.0]], [1.5, 0.7], shape=(K, 2))
+    pm.MvNormal("y", 0.5 + mu[z], chol=np.linalg.cholesky(NARROW), observed=PLANE)
+    pm.MvNormal("x", mu[z[:2]], chol=np.linalg.cholesky(NARROW), observed=PLANE[:2])
+
+
+# {what two numbers each label has: (model, the numbers in coordinates (u, v) in which they are about as
+# wide everywhere, by how much these stretch an area at v, as a power of exp(v))}
+TWO_NUMBERS = {
+    "normal gamma": (of_precision, lambda u, v: {"tau_log__": v, "mu": 0.5 + u * np.exp(-v / 2)}, -0.5),
+    "normal inverse gamma": (of_variance, lambda u, v: {"tau_log__": v, "mu": 0.5 + u * np.exp(v / 2)}, 0.5),
+    "normal gamma by scales": (
+        *(of_scales, lambda u, v: {"tau_log__": v, "mu": 0.5 + u * np.exp(-v / 2)}, -0.5),
+    ),
+    "multivariate normal": (of_vectors, lambda u, v: {"mu": np.stack([u, 2 + v], axis=-1)}, 0.0),
+    "multivariate normal of independent ones": (
+        *(of_vectors_with_independent_elements, lambda u, v: {"mu": np.stack([u, 2 + v], axis=-1)}, 0.0),
+    ),
+}
 
 
 def of_pair(name):
-    prior, likelihood = PAIRS[name]
-    with pm.Model() as model:
+    with pm.Model(coords={"cluster": range(K)}) as model:
         z = pm.Categorical("z", [0.3, 0.7], shape=N)
-        likelihood(prior()[z])
+        if name in PAIRS:
+            prior, likelihood = PAIRS[name]
+            likelihood(prior()[z])
+        else:
+            TWO_NUMBERS[name][0](z)
     return model
 
 
@@ -118,29 +187,48 @@ def integrals(model, states):
     return np.array(found)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+def integrals_in_planes(model, states, numbers, log_stretch):
+    """As `integrals`, where each label has two numbers, by the trapezoid rule in a plane for each label.
+
+    Parameters
+    ----------
+    numbers : (u, v) -> the values {value variable: array} of one label
+    log_stretch : by how much that stretches an area at v, as a power of exp(v)
+    """
+    u, v = np.meshgrid(np.linspace(-14, 14, 113), np.linspace(-14, 14, 113), indexing="ij")
+    grid = numbers(u.ravel(), v.ravel())
+    stretch = log_stretch * v.ravel()
+    of = {w.name: w for w in model.value_vars}
+    inputs = [of[name].type.clone(shape=(None, *of[name].type.shape))() for name in grid]
+    logp = vectorize_graph(model.logp(), {of[name]: w for name, w in zip(grid, inputs, strict=True)})
+    density = pytensor.function([of["z"], *inputs], logp, mode="FAST_COMPILE")
+    rest = {name: np.stack([a[0]] * K) for name, a in numbers(np.zeros(1), np.zeros(1)).items()}
+    found = []
+    for z in states:
+        total = -(K - 1) * density(z, *(a[None] for a in rest.values()))[0]
+        for k in range(K):
+            points = {name: np.stack([a] * u.size) for name, a in rest.items()}
+            for name, a in points.items():
+                a[:, k] = grid[name]
+            total += logsumexp(density(z, *points.values()) + stretch) + 2 * np.log(u[1, 0] - u[0, 0])
+        found.append(total)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("name", [*PAIRS, *TWO_NUMBERS])
 def test_the_integral_is_that_of_pymcs_log_density(name):
     model = of_pair(name)
-    target = pmd.target_from_model(model, ["z"], integrate=["phi"])
+    names = [rv.name for rv in model.free_RVs if rv.name != "z"]
+    target = pmd.target_from_model(model, ["z"], integrate=names)
     x = np.array([0, 1, 0, 1])
     states = np.stack([x, *(x ^ e for e in np.eye(N, dtype=int))])
-    expected = integrals(model, states)
+    if name in PAIRS:
+        expected = integrals(model, states)
+    else:
+        expected = integrals_in_planes(model, states, *TWO_NUMBERS[name][1:])
     assert float(target.total(x)) == pytest.approx(expected[0], abs=2e-6)  # PyMC's constants are of 32 bits
     differences = np.asarray(target.differences(x))[np.arange(N), 1 - x]
     np.testing.assert_allclose(differences, expected[1:] - expected[0], atol=2e-6)
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_draw_has_the_density_that_is_said(name):
-    model = of_pair(name)
-    target = pmd.target_from_model(model, ["z"], integrate="auto")
-    logp, density, x = model.compile_logp(mode="FAST_COMPILE"), target.density, np.array([0, 1, 1, 0])
-    with density.running(traced=False):
-        draw = jax.jit(lambda key: density.draw_integrated(key, x, target.ready()))
-        for seed in range(3):
-            values, logdensity = draw(jax.random.key(seed))
-            point = {"z": x, **{k: np.asarray(v) for k, v in values.items()}}
-            assert float(target.total(x) + logdensity) == pytest.approx(float(logp(point)), abs=2e-6)
 
 
 @pytest.mark.parametrize("shape", [0.02, 0.9, 1.0, 40.0])
@@ -187,7 +275,47 @@ def some_sites():
     return model
 
 
+def means_and_precisions():
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5], shape=6)
+        tau = pm.Gamma("tau", [1.0, 2.0, 3.0], 2, shape=3)
+        mu = pm.Normal("mu", pm.Normal("m"), tau=0.5 * tau)
+        pm.Normal("y", mu[z], tau=tau[z], observed=[-0.5, 3.0, 1.0, 5.0, 2.5, 2.0])
+    return model
+
+
+def means_with_one_variance():
+    """The term is no sum over labels, but a function of two such sums."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5], shape=6)
+        v = pm.InverseGamma("tau", 3, 2)
+        mu = pm.Normal("mu", 1, 2 * pt.sqrt(v), shape=3)
+        pm.Normal("y", mu[z], pt.sqrt(v), observed=[-0.5, 3.0, 1.0, 5.0, 2.5, 2.0])
+    return model
+
+
+def precisions_around_means():
+    """What an element adds depends on its label, whose mean has a value."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5], shape=6)
+        mean = pm.Normal("mean", [0, 1, 2], shape=3)
+        tau = pm.Gamma("tau", 2, 1, shape=3)
+        pm.Normal("y", mean[z], tau=tau[z], observed=[-0.5, 3.0, 1.0, 5.0, 2.5, 2.0])
+    return model
+
+
+def vectors():
+    x = np.stack([np.tile(REALS, 2)[:6], np.arange(6.0)], axis=1)
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5], shape=6)
+        mu = pm.MvNormal("mu", pm.Normal("m", shape=2), cov=WIDE, shape=(3, 2))
+        pm.MvNormal("y", mu[z], cov=NARROW, observed=x)
+    return model
+
+
 MODELS = [some_sites, poisson_with_exposures_by_group, block_model, topics]
+MODELS += [means_and_precisions, means_with_one_variance, precisions_around_means, vectors]
+NAMES = {"phi", "w", "theta", "tau", "mu"}  # of what is integrated out in these
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -198,7 +326,7 @@ def test_differences_are_those_of_the_density(build, by, monkeypatch):
         monkeypatch.setattr(by_label.ByLabel, "_tables", lambda self: [])
     with build() as model:
         pm.Normal(by)  # makes it another model than that of the other cases, which share what is compiled
-    names = [name for name in ("phi", "w", "theta") if name in model.named_vars]
+    names = sorted(NAMES & set(model.named_vars))
     target = pmd.target_from_model(model, None, integrate=names, differences="exact")
     assert any(isinstance(p, ByLabel) for p in target.density.parts)
     r = np.random.default_rng(2)
@@ -220,7 +348,7 @@ def test_what_a_scan_carries_along_is_that_of_the_state(build, by, monkeypatch):
         monkeypatch.setattr(by_label.ByLabel, "_tables", lambda self: [])
     with build() as model:
         pm.Normal(by)
-    names = [name for name in ("phi", "w", "theta") if name in model.named_vars]
+    names = sorted(NAMES & set(model.named_vars))
     target = pmd.target_from_model(model, None, integrate=names, differences="exact")
     r = np.random.default_rng(3)
 
@@ -238,6 +366,18 @@ def test_what_a_scan_carries_along_is_that_of_the_state(build, by, monkeypatch):
         sites, values = r.integers(0, target.space.d, 5), r.integers(0, 3, 5)
         y, rows = moved(x, sites, values)
     np.testing.assert_allclose(rows, target.differences(np.asarray(y)), atol=1e-9)
+
+
+@pytest.mark.parametrize("build", [of_precision, of_variance, of_vectors])
+def test_no_digits_are_lost_far_from_zero(build):
+    """What is added to all observations and to the means of priors leaves the integral as it is."""
+    totals = []
+    for far in (0.0, 1e8):
+        with pm.Model() as model:
+            build(pm.Categorical("z", [0.3, 0.7], shape=N), far)
+        target = pmd.target_from_model(model, ["z"], integrate="auto")
+        totals.append([float(target.total(z)) for z in STATES])
+    np.testing.assert_allclose(*totals, rtol=0, atol=1e-6)
 
 
 def test_differences_of_sites_that_change_together():
@@ -261,8 +401,27 @@ def test_differences_of_sites_that_change_together():
 
 
 # ---------------------------------------------------------------- draws
-def of_four_families():
-    """Labels with a prior, means, rates, shares and words, all integrated out, and a parameter of a prior."""
+BUILDS = {name: partial(of_pair, name) for name in (*PAIRS, *TWO_NUMBERS)}
+BUILDS |= {build.__name__: build for build in (means_with_one_variance, precisions_around_means, vectors)}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_draw_has_the_density_that_is_said(name):
+    model = BUILDS[name]()
+    names = sorted(NAMES & set(model.named_vars))
+    target = pmd.target_from_model(model, ["z"], integrate=names)
+    logp, density, x = model.compile_logp(mode="FAST_COMPILE"), target.density, np.array([0, 1, 1, 0, 1, 1])
+    x = x[: target.space.d]
+    with density.running(traced=False):
+        draw = jax.jit(lambda key: density.draw_integrated(key, x, target.ready()))
+        for seed in range(3):
+            values, logdensity = draw(jax.random.key(seed))
+            point = {**model.initial_point(), "z": x, **{k: np.asarray(v) for k, v in values.items()}}
+            assert float(target.total(x) + logdensity) == pytest.approx(float(logp(point)), abs=2e-6)
+
+
+def of_all_families():
+    """Labels with a prior, means, rates, ..., all integrated out, and a parameter of a prior."""
     with pm.Model() as model:
         spread = pm.Gamma("spread", 3, 2)
         z = pm.Categorical("z", pm.Dirichlet("w", [1.0, 2.0]), shape=N)
@@ -270,10 +429,16 @@ def of_four_families():
         pm.Poisson("y", pm.Gamma("rate", 2, 3, shape=2)[z] * EACH, observed=COUNTS)
         pm.Binomial("k", 7, pm.Uniform("share", 0, 1, shape=2)[z], observed=COUNTS)
         pm.Categorical("v", pm.Dirichlet("word", np.full(3, 0.5), shape=(2, 3))[z], observed=BITS * 2)
+        tau = pm.Gamma("tau", 3, 2, shape=2)
+        pm.Normal("u", pm.Normal("mu", 1, tau=0.5 * tau)[z], tau=tau[z], observed=REALS)
+        variance = pm.InverseGamma("variance", 4, 3, shape=2)
+        pm.Normal("t", 0.5, pt.sqrt(variance[z]), observed=POSITIVE)
+        place = pm.MvNormal("place", [1.0, 2.0], cov=WIDE, shape=(2, 2))
+        pm.MvNormal("s", place[z], cov=4 * NARROW, observed=PLANE)
     return model
 
 
-PARAMETERS = ["w", "mean", "rate", "share", "word"]
+PARAMETERS = ["w", "mean", "rate", "share", "word", "tau", "mu", "variance", "place"]
 
 
 def means_given(z, spread):
@@ -287,13 +452,21 @@ def means_given(z, spread):
         means["rate"].append((2 + COUNTS[own].sum()) / (3 + EACH[own].sum()))
         means["share"].append((1 + COUNTS[own].sum()) / (2 + 7 * own.sum()))
         means["word"].append((0.5 + np.bincount(BITS[own] * 2, minlength=3)) / (1.5 + own.sum()))
+        n, centre = own.sum(), REALS[own].mean() if own.any() else 0.0
+        squares = ((REALS[own] - centre) ** 2).sum() + 0.5 * n / (0.5 + n) * (centre - 1) ** 2
+        means["tau"].append((3 + n / 2) / (2 + squares / 2))
+        means["mu"].append((0.5 * 1 + n * centre) / (0.5 + n))
+        means["variance"].append((3 + ((POSITIVE[own] - 0.5) ** 2).sum() / 2) / (4 + n / 2 - 1))
+        precision = np.linalg.inv(WIDE) + n * np.linalg.inv(4 * NARROW)
+        linear = np.linalg.solve(WIDE, [1.0, 2.0]) + np.linalg.solve(4 * NARROW, PLANE[own].sum(0))
+        means["place"].append(np.linalg.solve(precision, linear))
     return {name: np.array(m) for name, m in means.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["pm", "pmd"])
 def test_draws_have_the_posterior_in_both_samplers(sampler):
-    model = of_four_families()
+    model = of_all_families()
     target = pmd.target_from_model(model, ["z"], integrate=PARAMETERS)
     logs = np.linspace(-5, 4, 61)  # of the spread, by the trapezoid rule
     point = model.initial_point()
@@ -341,6 +514,90 @@ def read_by(likelihood, prior=lambda: pm.Beta("phi", 1, 1, shape=K)):
 def with_potential(p, z):
     pm.Bernoulli("y", p[z], observed=BITS)
     pm.Potential("more", -p.sum())
+
+
+def mean_with_a_prior_of_its_own(tau, z):
+    pm.Normal("y", pm.Normal("mu", 0, 2, shape=K)[z], tau=tau[z], observed=REALS)
+
+
+def mean_at_other_labels(tau, z):
+    pm.Normal("y", pm.Normal("mu", 0, tau=tau)[z], tau=tau[1 - z], observed=REALS)
+
+
+def mean_of_other_precisions(tau, z):
+    pm.Normal("y", pm.Normal("mu", 0, tau=tau[::-1])[z], tau=tau[z], observed=REALS)
+
+
+def mean_read_alone(tau, z):
+    mu = pm.Normal("mu", 0, tau=tau)
+    pm.Normal("y", mu[z], tau=tau[z], observed=REALS)
+    pm.Normal("x", mu[z], 1.0, observed=REALS)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "words"),
+    [
+        (mean_with_a_prior_of_its_own, "together with 'mu': a distribution reads both"),
+        (mean_at_other_labels, "'y' reads it at other labels than 'mu'"),
+        (mean_of_other_precisions, "'mu' reads it at other labels than its own"),
+        (mean_read_alone, "'x' reads 'mu' and not it"),
+        (lambda p, z: pm.Normal("y", 0, tau=p[z] ** 2, observed=REALS), "'y' reads a function of it"),
+        (lambda p, z: pm.Normal("y", 0, p[z], observed=REALS), "'y' reads a function of it"),
+        (lambda p, z: pm.Normal("y", 0, tau=p[z] + 1, observed=REALS), "'y' reads a function of it"),
+        (lambda p, z: pm.Normal("y", p[z], tau=p[z], observed=REALS), "another parameter of 'y' reads it"),
+    ],
+)
+def test_why_a_precision_is_not_integrated_out(likelihood, words):
+    with read_by(likelihood, lambda: pm.Gamma("phi", 2, 1, shape=K)) as model:
+        names = [name for name in ("phi", "mu") if name in model.named_vars]
+        with pytest.raises(ValueError, match=f"'phi.*' cannot be integrated out.*{words}"):
+            pmd.BlockGibbs(["z"], integrate=names)
+
+
+@pytest.mark.parametrize("of", [pt.abs, lambda p: pt.sqrt(p**2), lambda p: 1 / (p + 1), pt.sqrt])
+def test_a_function_of_a_mean_is_no_multiple_of_it(of):
+    model = read_by(
+        lambda p, z: pm.Normal("y", of(p[z]), 1, observed=REALS), lambda: pm.Normal("phi", 2, shape=K)
+    )
+    assert conjugate_parameters(model, model.initial_point())["phi"] == "'y' reads a function of it"
+
+
+def test_a_precision_is_not_integrated_out_while_nuts_moves_the_mean_that_reads_it():
+    with of_pair("normal gamma"):
+        with pytest.raises(ValueError, match=r"'tau' cannot be .* and 'mu', which reads it, NUTS moves"):
+            pmd.BlockGibbs(["z"], integrate=["tau"])
+        assert pmd.BlockGibbs(["z"], integrate=["mu"]).integrated == ("mu",)
+
+
+@pytest.mark.parametrize("first", ["mu", "phi"])
+def test_of_a_mean_and_a_precision_that_are_independent_the_mean_is_integrated_out(first):
+    with pm.Model():
+        z = pm.Categorical("z", [0.3, 0.7], shape=N)
+        make = {"mu": lambda: pm.Normal("mu", shape=K), "phi": lambda: pm.Gamma("phi", 2, 1, shape=K)}
+        of = {name: make[name]() for name in sorted(make, key=lambda name: name != first)}
+        pm.Normal("y", of["mu"][z], tau=of["phi"][z], observed=REALS)
+        assert pmd.BlockGibbs(["z"], integrate="auto").integrated == ("mu",)
+
+
+@pytest.mark.parametrize(
+    ("prior", "likelihood"),
+    [
+        ("known", lambda mu, z: pm.MvNormal("y", mu[z], cov=pm.Gamma("s", 2, 1) * NARROW, observed=PLANE)),
+        ("known", lambda mu, z: pm.MvNormal("y", mu[z], cov=EACH[:, None, None] * NARROW, observed=PLANE)),
+        ("known", lambda mu, z: pm.MvNormal("y", 2 * mu[z], cov=NARROW, observed=PLANE)),
+        ("known", lambda mu, z: pm.MvNormal("y", mu[z][:, ::-1], cov=NARROW, observed=PLANE)),
+        ("unknown", lambda mu, z: pm.MvNormal("y", mu[z], cov=NARROW, observed=PLANE)),
+    ],
+    ids=["unknown", "several", "multiple", "elements selected", "unknown prior"],
+)
+def test_vectors_are_left_to_the_integral_over_all_where_coordinates_are_not_independent(prior, likelihood):
+    with pm.Model():
+        z = pm.Categorical("z", [0.3, 0.7], shape=N)
+        covariance = WIDE if prior == "known" else pm.Gamma("c", 2, 1) * WIDE
+        likelihood(pm.MvNormal("mu", [1.0, 2.0], cov=covariance, shape=(K, 2)), z)
+        step = pmd.BlockGibbs(["z"], integrate=["mu"])
+        assert not step.density.graph.conjugate
+        assert step.density.graph.integral is not None
 
 
 @pytest.mark.parametrize(

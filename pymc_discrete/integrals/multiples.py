@@ -1,0 +1,165 @@
+"""What is computed of a parameter as a multiple of it, or a power of that: a scale of a rate, a standard
+deviation of a precision.
+"""
+
+from collections.abc import Callable
+
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable, equal_computations
+from pytensor.scalar.basic import Abs, Add, Mul, Pow, Reciprocal, Second, Sign, Sqrt, Sub, TrueDiv
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from pymc_discrete.integrals.families import Refusal, known_value
+
+Varies = Callable[[Variable], bool]  # whether a variable depends on the parameter
+
+
+def as_multiple(
+    v: Variable, moves: Varies, power: float, name: str
+) -> tuple[Variable, Variable | None, Variable | None]:
+    """(elements of a parameter, factor, offset), the latter None for 1 and 0.
+
+    A tensor is (factor * elements + offset) ** power.
+
+    Parameters
+    ----------
+    power : 1, -1, or, of a positive parameter, 1/2 or -1/2
+    name : of the variable that reads the parameter, for the message
+
+    Raises
+    ------
+    Refusal
+    """
+    exponents = {1.0, -1.0} if float(power).is_integer() else {1.0, -1.0, 0.5, -0.5}
+    factor, offset, found = None, None, 1.0
+    while True:
+        if (selected := selected_first(v, moves)) is not None:
+            v = selected
+        elif (raised := as_power(v, moves)) is not None and raised[1] in exponents:
+            v, exponent, more = raised
+            if offset is not None and exponent != 1.0:
+                break
+            factor = factor if more is None else product_with(factor, more)
+            factor = factor if factor is None else to_power(factor, 1 / exponent)
+            found *= exponent
+        elif (shifted := as_sum(v, moves)) is not None:
+            v, added = shifted
+            added = product_with(factor, added)
+            offset = added if offset is None else offset + added
+        else:
+            break
+    if found != power:
+        raise Refusal(f"{name} reads a function of it")
+    return v, factor, offset
+
+
+def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | None] | None:
+    """(inside, exponent, factor): a tensor is factor * inside ** exponent, and `inside` alone moves.
+
+    The factor is None for 1. None where the tensor is computed otherwise.
+    """
+    if not is_elementwise(v):
+        return None
+    scalar, inputs = v.owner.op.scalar_op, v.owner.inputs
+    moving, rest = [i for i in inputs if moves(i)], [i for i in inputs if not moves(i)]
+    if isinstance(scalar, Mul) and len(moving) == 2 and not rest:
+        return power_with_sign(*moving)
+    if len(moving) != 1:
+        return None
+    (inside,) = moving
+    match scalar:
+        case Second() if inside is inputs[1]:  # which is broadcast to the shape of another tensor
+            return inside, 1.0, None
+        case Reciprocal():
+            return inside, -1.0, None
+        case Sqrt():
+            return inside, 0.5, None
+        case Pow() if inside is inputs[0]:
+            exponent = known_number(rest[0])
+            return None if exponent is None else (inside, exponent, None)
+        case Mul():
+            return inside, 1.0, pt.mul(*rest) if len(rest) > 1 else rest[0]
+        case TrueDiv():
+            return (inside, -1.0, rest[0]) if inside is inputs[1] else (inside, 1.0, 1 / rest[0])
+    return None
+
+
+def power_with_sign(*factors: Variable) -> tuple[Variable, float, Variable | None] | None:
+    """As `as_power`, of abs(v) ** exponent * sign(v), as PyMC writes the scale of a precision v."""
+    for power, sign in (factors, factors[::-1]):
+        scalar_ops = [w.owner.op.scalar_op if is_elementwise(w) else None for w in (power, sign)]
+        if not (isinstance(scalar_ops[0], Pow) and isinstance(scalar_ops[1], Sign)):
+            continue
+        base, exponent = power.owner.inputs
+        (v,) = sign.owner.inputs
+        absolute = is_elementwise(base) and isinstance(base.owner.op.scalar_op, Abs)
+        if absolute and equal_computations(base.owner.inputs, [v]):
+            number = known_number(exponent)
+            return None if number is None else (v, number, None)
+    return None
+
+
+def known_number(v: Variable) -> float | None:
+    """The number that a tensor of one element is computed to from constants, None for other tensors."""
+    value = known_value(v)
+    return float(value.ravel()[0]) if value is not None and value.size == 1 else None
+
+
+def as_sum(v: Variable, moves: Varies) -> tuple[Variable, Variable] | None:
+    """(inside, added): a tensor is their sum, of which `inside` moves alone. None where it is no such sum."""
+    if not is_elementwise(v):
+        return None
+    scalar, inputs = v.owner.op.scalar_op, v.owner.inputs
+    moving, rest = [i for i in inputs if moves(i)], [i for i in inputs if not moves(i)]
+    if len(moving) == 1 and isinstance(scalar, Add):
+        return moving[0], pt.add(*rest) if len(rest) > 1 else rest[0]
+    if len(moving) == 1 and isinstance(scalar, Sub) and moving[0] is inputs[0]:
+        return moving[0], -rest[0]
+    return None
+
+
+def selected_first(v: Variable, moves: Varies) -> Variable | None:
+    """Elements selected of what is computed element by element, computed of selected elements.
+
+    None where they are no such selection, and where tensors of several shapes, other than single numbers, are
+    computed together.
+    """
+    node = v.owner
+    if node is None or not isinstance(node.op, DimShuffle | Subtensor | AdvancedSubtensor):
+        return None
+    whole, *index = node.inputs
+    if not is_elementwise(whole) or not moves(whole) or any(moves(i) for i in index):
+        return None
+    inputs = [selected_of(i, node) for i in whole.owner.inputs]
+    if any(i is None for i in inputs):
+        return None
+    deeper = [selected_first(i, moves) for i in inputs]
+    return whole.owner.op(*(i if d is None else d for i, d in zip(inputs, deeper, strict=True)))
+
+
+def selected_of(v: Variable, node: Apply) -> Variable | None:
+    """What a node, which selects of its first input, would select of a tensor of that shape.
+
+    None for a tensor of another shape that is not one number.
+    """
+    if v.type.broadcastable == node.inputs[0].type.broadcastable:
+        return node.op.make_node(v, *node.inputs[1:]).outputs[0]
+    return v.dimshuffle() if all(v.type.broadcastable) else None
+
+
+def to_power(v: Variable, power: float) -> Variable:
+    """A tensor to a power of 1, 2 or 1/2, or less than 0 by as much."""
+    root = {1.0: v, 2.0: v**2, 0.5: pt.sqrt(v)}[abs(power)]
+    return 1 / root if power < 0 else root
+
+
+def product_with(factor: Variable | None, *more: Variable) -> Variable:
+    """A product, of which None is no factor."""
+    factors = [*more] if factor is None else [factor, *more]
+    return pt.mul(*factors) if len(factors) > 1 else factors[0]
+
+
+def is_elementwise(v: Variable) -> bool:
+    """Whether a variable is computed element by element."""
+    return v.owner is not None and isinstance(v.owner.op, Elemwise)

@@ -1,0 +1,358 @@
+r"""The integrals over conjugate parameters of labels, as graphs.
+
+What an integral depends on is, for each label, the sums of the statistics of the elements that read the
+parameter there. They are vectors with an entry for each label, so that a move changes two entries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant, Variable
+from pytensor.tensor.random.basic import MultinomialRV
+
+from pymc_discrete.integrals.families import (
+    MULTIVARIATE_NORMAL_PRIOR,
+    ConjugateLikelihood,
+    Family,
+    Reading,
+    Refusal,
+    known_value,
+)
+from pymc_discrete.integrals.multiples import to_power
+from pymc_discrete.structure.analysis import Depends
+
+
+@dataclass
+class Read:
+    """One variable that reads a parameter.
+
+    Attributes
+    ----------
+    rv : that variable
+    unknown : whether it is an unknown of the model, and no data
+    labels : (...) int, which row of the parameter each of its elements reads
+    likelihood, reading : how
+    """
+
+    rv: Variable
+    unknown: bool
+    labels: Variable
+    likelihood: ConjugateLikelihood
+    reading: Reading
+
+
+@dataclass
+class ConjugateParameter:
+    """A parameter that can be integrated out in closed form.
+
+    Attributes
+    ----------
+    name : of its value variable
+    rv : its random variable
+    family : Family
+    shape : of the variable
+    reads : by what it is read
+    means : of a precision, the Normal parameters that read it, too, which are integrated out before it
+    """
+
+    name: str
+    rv: Variable
+    family: Family
+    shape: tuple[int, ...]
+    reads: list[Read]
+    means: list["ConjugateParameter"] = field(default_factory=list)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The shape of the labels."""
+        return self.shape[:-1] if self.family.vectors else self.shape
+
+    @property
+    def rows(self) -> int:
+        """The number of labels."""
+        return int(np.prod(self.batch))
+
+    @property
+    def length(self) -> int:
+        """Of the vector that each label has, 1 where it has a number."""
+        return self.shape[-1] if self.family.vectors else 1
+
+    @property
+    def of_means(self) -> list[Read]:
+        """The reads of its means, and by these."""
+        means = {m.rv for m in self.means} | {r.rv for m in self.means for r in m.reads}
+        return [r for r in self.reads if r.rv in means]
+
+
+def prior_of(rv: Variable, family: Family) -> tuple[Any, ...] | None:
+    """The parameters of a prior, as the family has them."""
+    return family.priors[type(rv.owner.op)](*rv.owner.op.dist_params(rv.owner))
+
+
+# ---------------------------------------------------------------- the likelihoods without their factors
+def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: Depends) -> Variable:
+    """What a likelihood has besides the factor that depends on the parameter.
+
+    That is its log density at a reference value, less the logarithm of that factor there.
+
+    Parameters
+    ----------
+    discrete : as in `integral_over`
+    """
+    node, reading, of = read.rv.owner, read.reading, read.likelihood
+    if reading.precision:
+        # the factor is 1 where the mean is the observation itself, and no two large numbers are subtracted
+        of = of._replace(params=[read.rv, *of.params[1:]])
+    reference = p.family.reference(p.length)
+    if p.family is MULTIVARIATE_NORMAL_PRIOR:
+        reference = reference + centre_of(p, discrete)
+    param = to_power(of.factor * reference + of.offset, reading.power)
+    params = [param if n == reading.place else v for n, v in enumerate(of.params)]
+    statistics = [of_floats(s) for s in reading.statistics(of)]
+    factor, *params = model.replace_rvs_by_values([p.family.log_weights(statistics, p.length), *params])
+    _, rv = node.op(*params, rng=node.op.rng_param(node), return_next_rng=True)
+    logp = pm.logp(rv, model.rvs_to_values[read.rv], warn_rvs=False)
+    # of a vector the log density is one number
+    return logp - (factor.sum(-1) if factor.type.ndim > logp.type.ndim else factor)
+
+
+# ---------------------------------------------------------------- integrals
+def integral_over(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
+    """The integral over a parameter, a sum over its labels, and the parameters given all else.
+
+    Parameters
+    ----------
+    discrete : what depends on the discrete variables of the model
+    """
+    if p.means:
+        return integral_over_precisions(p, discrete)
+    if p.family.name == "dirichlet":
+        return integral_over_probabilities(p)
+    return integral_over_vectors(p, discrete) if p.family.vectors else integral_over_numbers(p)
+
+
+def integral_over_numbers(p: ConjugateParameter) -> list[Variable]:
+    """`integral_over` a parameter of which each label has a number."""
+    prior = prior_by_label(p)
+    sums = sums_of_reads(p.reads, [r.reading.statistics(r.likelihood) for r in p.reads], p.rows)
+    return [p.family.log_marginal(prior, sums).sum(), *p.family.posterior(prior, sums)]
+
+
+def integral_over_precisions(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
+    """`integral_over` precisions, and over the means that are integrated out before them.
+
+    A mean whose prior and whose observations have precisions that are known multiples of the same unknown
+    one leaves, when it is integrated out, a power of that one and an exponential function of it: what a Gamma
+    distribution takes up.
+    """
+    prior, of_means = prior_by_label(p), p.of_means
+    others = [r for r in p.reads if r not in of_means]
+    sums = sums_of_reads(others, [r.reading.statistics(r.likelihood) for r in others], p.rows)
+    logs = []
+    for mean in p.means:
+        *more, log = left_by_mean(p, mean, discrete)
+        same = mean.rows == p.rows
+        more = [m if same else m.sum().reshape((1,)) for m in more]
+        sums = [s + m for s, m in zip(sums, more, strict=True)] if sums else more
+        logs.append(log.sum())
+    return [p.family.log_marginal(prior, sums).sum() + pt.add(0.0, *logs), *p.family.posterior(prior, sums)]
+
+
+def left_by_mean(p: ConjugateParameter, mean: ConjugateParameter, discrete: Depends) -> list[Variable]:
+    r"""What a mean leaves when it is integrated out, given the precision, for each label of the mean.
+
+    With the prior's precision :math:`c \tau` and mean m, and observations y of factors f and precisions
+    :math:`d \tau`, let :math:`P = \sum d f^2`, :math:`L = \sum d f y`. The integral over the mean is, besides
+    what has no unknown,
+
+    .. math::
+        \tau^{n / 2} (1 + P / c)^{-1/2} \exp\Bigl(-\frac{\tau}{2} \Bigl(\sum d y^2
+        + \frac{c P m^2 - 2 c m L - L^2}{c + P}\Bigr)\Bigr)
+
+    Observations and m are taken from the mean of all observations, since the difference of :math:`\sum d y^2`
+    and :math:`L^2 / (c + P)` would be lost in rounding where they are far from 0.
+
+    Returns
+    -------
+    statistics : what is added to the two sums of the precision
+    log : of the power of 1 + P / c
+    """
+    precision = {r.rv: r.likelihood.factor for r in p.reads}
+    prior_mean, _ = prior_by_label(mean)
+    centre = centre_of(mean, discrete)
+    m = prior_mean - centre
+    c = pt.broadcast_to(precision[mean.rv], mean.shape).reshape((mean.rows,))
+    each = []
+    for r in mean.reads:
+        d, f = precision[r.rv], r.likelihood.factor
+        y = r.rv - r.likelihood.offset - f * centre
+        each.append([pt.full_like(y, 0.5), 0.5 * d * y**2, d * f**2, d * f * y])
+    halves, squares, P, L = sums_of_reads(mean.reads, each, mean.rows)
+    both = c + P
+    return [
+        halves,
+        squares + 0.5 * (c * P * m**2 - 2 * c * m * L - L**2) / both,
+        -0.5 * pt.log1p(P / c),
+    ]
+
+
+def integral_over_vectors(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
+    """`integral_over` vectors that are Normal, in coordinates in which their elements are independent."""
+    mean, _ = prior_of(p.rv, p.family) or ()
+    to_own, to_vectors, variances = Coordinates.of(p)
+    centre = centre_of(p, discrete)
+    at = lambda v, of: (pt.broadcast_to(v, of) - centre).reshape((-1, p.length)) @ to_own.T
+    observed = pt.concatenate([at(r.rv - r.likelihood.offset, r.rv.shape) for r in p.reads])
+    labels = pt.concatenate([pt.broadcast_to(r.labels, r.rv.shape[:-1]).ravel() for r in p.reads])
+    count = sums_by_label(labels, pt.ones_like(labels, dtype="float64"), p.rows)
+    columns = [sums_by_label(labels, observed[:, j], p.rows) for j in range(p.length)]
+    m, sd = at(mean, p.shape), np.sqrt(variances)
+    each = [p.family.log_marginal((m[:, j], sd[j]), (count, column)) for j, column in enumerate(columns)]
+    own_mean, own_sd = p.family.posterior((m, sd), (count[:, None], pt.stack(columns, axis=1)))
+    return [pt.add(0.0, *each).sum(), own_mean + pt.dot(to_own, centre), own_sd, pt.constant(to_vectors)]
+
+
+def integral_over_probabilities(p: ConjugateParameter) -> list[Variable]:
+    """`integral_over` vectors of probabilities."""
+    (a,), rows, V = prior_of(p.rv, p.family) or (), p.rows, p.length
+    # Counts that one site changes between are neighbours in memory: those of all labels, where the labels are
+    # unknown, and of all categories, where these are.
+    by_category = not any(r.unknown for r in p.reads)
+    table = pt.broadcast_to(of_floats(a), p.shape).reshape((rows, V))
+    prior = [(table.T if by_category else table).reshape((rows * V,))]
+    index, stats, labels, totals = [], [], [], []
+    for r in p.reads:
+        (count,) = map(of_floats, r.reading.statistics(r.likelihood))
+        vectors = isinstance(r.rv.owner.op, MultinomialRV)  # counts of each category, not a category
+        own = pt.broadcast_to(r.labels, r.rv.shape[:-1] if vectors else r.rv.shape)
+        labels.append(own.ravel())
+        totals.append((count.sum(-1) if vectors else count).ravel())
+        row, category = (own[..., None], np.arange(V)) if vectors else (own, r.rv)
+        index.append((category * rows + row if by_category else row * V + category).ravel())
+        stats.append(count.ravel())
+    counts = [sums_by_label(pt.concatenate(index), pt.concatenate(stats), rows * V)]
+    total = sums_by_label(pt.concatenate(labels), pt.concatenate(totals), rows)
+    concentration = table.sum(-1)
+    of_totals = pt.gammaln(concentration) - pt.gammaln(concentration + total)
+    (posterior,) = p.family.posterior(prior, counts)
+    posterior = posterior.reshape((V, rows)).T if by_category else posterior.reshape((rows, V))
+    return [p.family.log_marginal(prior, counts).sum() + of_totals.sum(), posterior]
+
+
+class Coordinates(NamedTuple):
+    """Coordinates of vectors in which two covariance matrices are diagonal.
+
+    Attributes
+    ----------
+    to_own : (d, d), which takes vectors to the coordinates, in which the likelihood's covariance is 1
+    to_vectors : (d, d), its inverse
+    variances : (d,) of the prior there
+    """
+
+    to_own: np.ndarray
+    to_vectors: np.ndarray
+    variances: np.ndarray
+
+    @classmethod
+    def of(cls, p: ConjugateParameter) -> "Coordinates":
+        """Those of vectors with a Normal prior.
+
+        Raises
+        ------
+        Refusal
+            Where a covariance is not known, is no covariance, or is not the same for all.
+        """
+        _, covariance = prior_of(p.rv, p.family) or ()
+        prior = known_covariance(covariance, p.length, "its prior")
+        S, *more = (known_covariance(r.likelihood.params[1], p.length, repr(str(r.rv.name))) for r in p.reads)
+        if not all(np.array_equal(S, other) for other in more):
+            raise Refusal("what reads it has different covariances")
+        if min(np.linalg.eigvalsh(c)[0] for c in (prior, S)) <= 0:
+            raise Refusal("a covariance is not positive definite")
+        root = np.linalg.cholesky(S)
+        white = np.linalg.inv(root)
+        variances, axes = np.linalg.eigh(white @ prior @ white.T)
+        return cls(axes.T @ white, root @ axes, variances)
+
+
+def known_covariance(covariance: Variable, d: int, of: str) -> np.ndarray:
+    """(d, d), a covariance matrix, of which a column of variances is the diagonal.
+
+    Parameters
+    ----------
+    of : what it belongs to, for the message
+
+    Raises
+    ------
+    Refusal
+    """
+    found = known_value(covariance)
+    if found is None:
+        raise Refusal(f"the covariance of {of} is not known")
+    matrices = (found if found.shape[-1] == d else found * np.eye(d)).reshape((-1, d, d))
+    if not (matrices == matrices[0]).all():
+        raise Refusal(f"the covariance of {of} is not the same everywhere")
+    return matrices[0]
+
+
+# ---------------------------------------------------------------- sums of statistics
+def prior_by_label(p: ConjugateParameter) -> list[Variable]:
+    """The parameters of a prior, each a vector with an entry for each label."""
+    params = prior_of(p.rv, p.family) or ()
+    return [pt.broadcast_to(of_floats(v), p.batch).reshape((p.rows,)) for v in params]
+
+
+def centre_of(mean: ConjugateParameter, discrete: Depends) -> Variable:
+    """About where the observations of a mean are: () or, of vectors, (d,), whatever the labels.
+
+    Each observation counts less its offset, unless that depends on discrete variables: all of their sites
+    would enter the centre.
+    """
+    around = []
+    for r in mean.reads:
+        factor, offset = r.likelihood.factor, r.likelihood.offset
+        if isinstance(factor, Constant) and np.all(factor.data == 1):
+            y = of_floats(r.rv) - (0.0 if offset in discrete else offset)
+            around.append(pt.broadcast_to(y, r.rv.shape).reshape((-1, mean.length)))
+    if not around:
+        return pt.constant(np.zeros(mean.shape[-1:] if mean.family.vectors else ()))
+    together = pt.concatenate(around)
+    centre = together.sum(axis=0) / pt.maximum(together.shape[0], 1)
+    return centre if mean.family.vectors else centre[0]
+
+
+def of_floats(v: Any) -> Variable:
+    """A tensor as floats."""
+    v = pt.as_tensor(v)
+    return v if v.type.dtype.startswith("float") else v.astype("float64")
+
+
+def of_elements(v: Variable, rv: Variable) -> Variable:
+    """A vector with one entry for each element of a random variable, to whose shape a tensor is broadcast."""
+    return pt.broadcast_to(v, rv.shape).ravel()
+
+
+def sums_of_reads(reads: Sequence[Read], each: Sequence[Sequence[Any]], rows: int) -> list[Variable]:
+    """(rows,) each, the sums by label of some statistics.
+
+    Parameters
+    ----------
+    each : the statistics of each of the reads
+    """
+    if not reads:
+        return []
+    labels = pt.concatenate([of_elements(r.labels, r.rv) for r in reads])
+    vectors = [
+        pt.concatenate([of_elements(of_floats(s), r.rv) for s, r in zip(own, reads, strict=True)])
+        for own in zip(*each, strict=True)
+    ]
+    return [sums_by_label(labels, v, rows) for v in vectors]
+
+
+def sums_by_label(labels: Variable, numbers: Variable, size: int) -> Variable:
+    """(size,) sums of the numbers of each label."""
+    return pt.inc_subtensor(pt.zeros(size)[labels], numbers)
