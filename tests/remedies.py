@@ -90,6 +90,16 @@ def many_clusters(most):
     return lambda: pmd.Partition("z", "crp", concentration=100.0, shape=8, max_clusters=most)
 
 
+def few_means(most):
+    """Fewer means of clusters than there may be clusters, or as many."""
+
+    def build():
+        z = pmd.Partition("z", "crp", concentration=1.0, shape=5, max_clusters=most)
+        pm.Normal("y", pm.Normal("mu", shape=3)[z], 1.0, observed=np.zeros(5))
+
+    return build
+
+
 def process_by_hand():
     """A Chinese restaurant process as a Potential."""
     z = pm.Categorical("z", np.full(4, 0.25), shape=4)
@@ -423,6 +433,19 @@ row(
     on(lambda: None, lambda model: pmd.Partition("z", "mfm", components=P, shape=5)),
 )
 
+row(
+    "this is another prior of the number of clusters. Pass max_clusters=",
+    on(few_means(None), lambda model: pmd.BlockGibbs(["z"])),
+    on(few_means(3), lambda model: pmd.BlockGibbs(["z"])),
+)
+row(
+    "Add it to coords=",
+    on(lambda: None, lambda model: pmd.Partition("z", "crp", concentration=1.0, dims="who")),
+    on(
+        lambda: pm.modelcontext(None).add_coords({"who": "abc"}),
+        lambda model: pmd.Partition("z", "crp", concentration=1.0, dims="who"),
+    ),
+)
 row(
     "A pmd.Partition does it",
     on(process_by_hand, lambda model: pmd.BlockGibbs()),
@@ -1171,7 +1194,7 @@ NOT_RUN = {
         "Pass initvals= of the continuous variables in the mode",
         "With temper= one program moves all variables, and another step moves {}",
         "With temper= one program moves all variables, and another step has moved one",
-        "of a category of the worst there are",
+        "of a value of the worst there are",
         "Slow, the slowest first",
         "NUTS never moved in",
         "to the far end of the stretch",

@@ -18,7 +18,6 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.dist_math import check_parameters
 from pymc.distributions.distribution import Discrete
-from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.pytensorf import convert_observed_data
 from pymc.util import check_dist_not_registered
 from pytensor.graph.basic import Constant, Variable
@@ -84,7 +83,7 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
     # rest[m, k]: what the sites after the first m add to the weight of a partition of these into k clusters,
     # summed over all ways to go on: to join a cluster, by its size less d, m - k d in all, or to open one
     rest = np.full((n + 1, K + 2), -np.inf)
-    rest[n, 1:-1] = log_weights - log_labellings(k, K)
+    rest[n, 1:-1] = log_weights - log_share_of_naming(k, K)
     for m in range(n - 1, 0, -1):
         few = k[:m]
         rest[m, few] = np.logaddexp(np.log(m - few * d) + rest[m + 1, few], rest[m + 1, few + 1])
@@ -100,13 +99,13 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
     return rng.permutation(K)[cluster]
 
 
-def log_labellings(k: np.ndarray, K: int) -> np.ndarray:
+def log_share_of_naming(k: np.ndarray, K: int) -> np.ndarray:
     """The logarithm of (K - k)! / K!, one over the number of ways to name k clusters by K labels."""
     return np.array([math.lgamma(K - one + 1) - math.lgamma(K + 1) for one in k])
 
 
 def labels_and_clusters(rv: TensorVariable) -> tuple[int, int]:
-    """How many labels a partition has, and up to how many clusters, were there as many labels."""
+    """K, and the largest number of clusters that would be possible with any number of labels."""
     _, _, log_weights, most = rv.owner.op.dist_params(rv.owner)
     return log_weights.type.shape[0], int(constant_value(most))
 
@@ -136,10 +135,13 @@ class PartitionOfSites(Discrete):
         sizes = pt.inc_subtensor(pt.zeros(K)[pt.clip(value, 0, K - 1)], 1.0)
         # (1 - d)_{m - 1}, which is 1 for m = 1, and for labels that no site has
         of_sizes = pt.gammaln(pt.maximum(sizes, 1.0) - discount) - pt.gammaln(1.0 - discount)
-        # Weights for k = 0, too, which never is: PyTensor would move an index of the others alone into the
-        # sums that they are computed by, and make one of these for each k that is tried.
+        # An entry for k = 0, which never occurs, is put before the weights: else PyTensor moves the index
+        # k - 1 into the sums that compute them, and makes these again for every k that is tried.
         of_number = pt.concatenate([[-np.inf], log_weights])[pt.sum(sizes > 0)]
-        return pt.switch(inside, 0.0, -np.inf).sum() + pt.sum(of_sizes) + of_number
+        logp = pt.switch(inside, 0.0, -np.inf).sum() + pt.sum(of_sizes) + of_number
+        return check_parameters(
+            logp, pt.eq(value.shape[-1], n), msg="as many labels as the sites that it was made with"
+        )
 
 
 def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, most: int) -> Variable:
@@ -154,7 +156,7 @@ def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, m
     discount : d
     most : the largest possible number of clusters
     """
-    named = log_v + log_labellings(np.arange(1, K + 1), K)
+    named = log_v + log_share_of_naming(np.arange(1, K + 1), K)
     if most <= K:
         return named
     return named - pt.logsumexp(log_v + folded(log_factorial_coefficients(discount, n, K)))
@@ -384,8 +386,7 @@ def checked_parameters(
     foreign = [name for name, value in given.items() if value is not None and name not in KINDS[kind]]
     if foreign:
         raise TypeError(
-            f"{what} is of kind {kind!r}, which has no {foreign[0]}. Its parameters are "
-            f"{' and '.join(KINDS[kind])}."
+            f"{what} is of kind {kind!r}, which has no {foreign[0]}, only {' and '.join(KINDS[kind])}."
         )
     missing = [name for name in KINDS[kind] if given[name] is None and name != "gamma"]
     if missing:
@@ -415,9 +416,10 @@ def checked_parameters(
         most = n
         within = (discount >= 0) & (discount < 1)
         check_parameter(what, "discount", discount, within, "at least 0 and below 1")
-        limit = "above 0" if kind == "crp" else "above minus the discount"
-        check_parameter(what, "concentration", a, a > -discount, limit)
-        valid = within & (a > -discount)
+        limit = "above 0 and finite" if kind == "crp" else "above minus the discount and finite"
+        valid = (a > -discount) & (a < np.inf)
+        check_parameter(what, "concentration", a, valid, limit)
+        valid = within & valid
         # others where the log density is -inf, not nan; a discount that is constant stays so
         a, discount = pt.switch(valid, a, 1.0), pt.switch(within, discount, 0.0)
     K = number_of_labels(what, most, max_clusters)
@@ -460,6 +462,7 @@ def log_prior_of_components(what: str, components: Any, K: int) -> TensorVariabl
             f"got {components.type.ndim} axes."
         )
     listed = components.type.ndim == 1
+    check_kind_of_components(what, components, listed)
     log_p = pt.log(components) if listed else log_density_of_components(what, components, K)
     log_p = log_p.astype(pytensor.config.floatX)
     if is_constant(log_p):
@@ -483,6 +486,28 @@ def log_prior_of_components(what: str, components: Any, K: int) -> TensorVariabl
             "pt.specify_shape(p, (10,)), for 10 of them."
         )
     return log_p
+
+
+def check_kind_of_components(what: str, components: TensorVariable, listed: bool) -> None:
+    """Refuse a vector of distributions, and a distribution of numbers that are not whole."""
+    if not listed and components.type.dtype.startswith("float"):
+        raise TypeError(
+            f"The components of {what} are a continuous distribution, and their number is whole. Pass a "
+            "discrete one, as 1 + pm.Poisson.dist(1), or a vector of probabilities of 1, 2, ... components."
+        )
+    model = pm.Model.get_context(error_if_none=False)
+    known = set() if model is None else set(model.basic_RVs)
+    random = [v for v in ancestors([components], blockers=known) if v not in known and is_random(v)]
+    if listed and random:
+        raise TypeError(
+            f"The components of {what} are a vector of distributions. Pass one distribution of their number, "
+            "or a vector of its probabilities, which may be a variable of the model."
+        )
+
+
+def is_random(v: Variable) -> bool:
+    """Whether a tensor is drawn from a distribution."""
+    return v.owner is not None and isinstance(v.owner.op, RandomVariable) and v is v.owner.outputs[1]
 
 
 def log_density_of_components(what: str, components: TensorVariable, K: int) -> TensorVariable:
@@ -528,22 +553,31 @@ def number_of_sites(what: str, options: dict[str, Any]) -> int:
     """n, from the shape, dims or observed values."""
     shape, dims, observed = options.get("shape"), options.get("dims"), options.get("observed")
     if shape is None and dims is not None:
-        lengths = pm.modelcontext(None).dim_lengths
-        shape = tuple(lengths[dim] for dim in ([dims] if isinstance(dims, str) else dims))
+        lengths, dims = pm.modelcontext(None).dim_lengths, [dims] if isinstance(dims, str) else dims
+        if unknown := [dim for dim in dims if dim not in lengths]:
+            raise ValueError(f"The model has no dimension {unknown[0]!r}, that of {what}. Add it to coords=.")
+        shape = tuple(lengths[dim] for dim in dims)
     elif shape is None and observed is not None:
         shape = convert_observed_data(observed).shape
-    if shape is None and rv_size_is_none(options.get("size")):
+    if shape is None and options.get("size") is None:
         raise ValueError(f"{what} has an unknown number of sites. Pass a shape, their number, or dims.")
     axes = () if shape is None else tuple(shape) if np.ndim(shape) else (shape,)
-    if len(axes) != 1 or not rv_size_is_none(options.get("size")):
+    if len(axes) != 1 or options.get("size") is not None:
         raise ValueError(
             f"{what} is one partition, a vector of labels, with a shape of one number: got {len(axes)} axes. "
             "Make a variable of each."
         )
-    n = int(constant_value(pt.as_tensor(axes[0])))
+    n, given = (int(constant_value(pt.as_tensor(v))) for v in (axes[0], length_of(observed, axes[0])))
+    if given != n:
+        raise ValueError(f"{what} has {n} sites by its shape, and {given} observed. Leave the shape out.")
     if n < 1:
         raise ValueError(f"{what} needs at least one site, got {n}.")
     return n
+
+
+def length_of(observed: Any, by_default: Any) -> Any:
+    """The number of observed labels, if there are any."""
+    return by_default if observed is None else convert_observed_data(observed).shape[0]
 
 
 def check_labels(what: str, observed: Any, K: int) -> None:

@@ -288,7 +288,8 @@ def apart(
 def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]) -> list[str]:
     """Names of the conjugate parameters that are read at labels of a block, or by a variable of the block.
 
-    A precision whose means depend on these labels is among them only together with the means.
+    A precision whose means depend on these labels is among them only together with the means. A parameter
+    that another discrete unknown reads, such as missing counts, is not: it would tie all of these together.
 
     Parameters
     ----------
@@ -303,7 +304,8 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
         beside = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset)]
         beside += [r.likelihood.params[0] for r in p.reads if r.reading.precision and r not in p.of_means]
         at_labels = any(r.rv in block or r.labels in moved for r in p.reads)
-        if p.name in chosen or not at_labels or any(v in moved for v in beside):
+        outside = any(r.unknown and r.rv not in block and not r.reading.precision for r in p.reads)
+        if p.name in chosen or not at_labels or outside or any(v in moved for v in beside):
             continue
         together = [*chosen, *(m.name for m in p.means), p.name]
         try:

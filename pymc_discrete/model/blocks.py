@@ -93,8 +93,9 @@ def block_of(
         raise TypeError(f"{argument} must be a variable, its name, or a list of them, got {vars!r}.")
     vars = given
     if not vars:
+        which = "none" if argument == "integrate" else "all of them"
         raise ValueError(
-            f"{argument} is empty: name at least one {kind} free variable, or leave it out for all of them."
+            f"{argument} is empty: name at least one {kind} free variable, or leave it out for {which}."
         )
     chosen: list[str] = []
     for var in vars:

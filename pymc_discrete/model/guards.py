@@ -23,7 +23,7 @@ def index_guards(
     moving: Depends,
     bounds: IntegerBounds,
     uniform: set[Variable],
-) -> tuple[list[tuple[str, Variable]], list[str]]:
+) -> tuple[list[tuple[str, Variable]], list[tuple[str, str]]]:
     """Terms that are -inf where an index that depends on the block is out of bounds.
 
     PyTensor raises an error there, JAX clamps the index without one.
@@ -39,10 +39,10 @@ def index_guards(
     Returns
     -------
     guards : [(name, term)]
-    warnings : messages about variables that are an index and whose supports reach out of bounds
+    warnings : [(variable, message)] of those that are an index and whose supports reach out of bounds
     """
     guards: list[tuple[str, Variable]] = []
-    warnings: list[str] = []
+    warnings: list[tuple[str, str]] = []
     seen = set()
     for name, term in terms:
         for node in toposort([term]):
@@ -70,11 +70,13 @@ def index_guards(
                         and (variable := indexing_variable(index)) is not None
                         and variable in uniform
                     ):
-                        warnings.append(
-                            f"{str(variable.name)!r} gives an index from {low:g} to {high:g} into {size} "
-                            f"entries in {name!r}: values without an entry count as impossible. Give the "
-                            "table as many entries as there are values, and count from 0."
+                        of = str(variable.name)
+                        said = (
+                            f"{of!r} gives an index from {low:g} to {high:g} into {size} entries in "
+                            f"{name!r}: values without an entry count as impossible. Give the table as many "
+                            "entries as there are values, and count from 0."
                         )
+                        warnings.append((of, said))
     return guards, list(dict.fromkeys(warnings))
 
 

@@ -34,6 +34,7 @@ from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.in_32_bits import check_in_32_bits
 from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.model.partitions_by_hand import partitions_by_hand
+from pymc_discrete.model.support import partitions_of
 from pymc_discrete.model.without_jax import no_jax_version
 from pymc_discrete.runtime.checks import check_auto_or_count, check_choice
 from pymc_discrete.runtime.compiling import announced, announcing
@@ -210,7 +211,14 @@ class DiscreteStep(JaxStep):
         if _target is not None:
             self.target = _target
         self.check_density()
-        for text in [*self.density.graph.out_of_bounds, *partitions_by_hand(self.model, self._names)]:
+        for name, text in self.density.graph.out_of_bounds:
+            if name in partitions_of(self.model):
+                raise ValueError(
+                    f"{text} Of a partition, whose density counts all labels as names of a cluster, this is "
+                    f"another prior of the number of clusters. Pass max_clusters= of {name!r}, their number."
+                )
+            _log.warning(text)
+        for text in partitions_by_hand(self.model, self._names):
             _log.warning(text)
         descriptions, moves = self.target.describe(), self.method.joint_moves(self.target)
         for names, text in merged_texts(

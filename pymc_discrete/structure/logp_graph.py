@@ -101,7 +101,7 @@ class LogpGraph:
     groups : {variable of `values` or `others`: the names of the value variables that it is made of}
     derivation : how the numbers among `others` follow from those of a model
     written_as_one : {name of a term that combines several: their names}
-    out_of_bounds : warnings about variables of the block that are an index and may be out of bounds
+    out_of_bounds : [(variable, warning)] of those of the block that are an index and may be out of bounds
     bounds : of the integers of the graph, at all states at which it is evaluated
     integral : the coefficients that were integrated out together, or None
     conjugate : the parameters that were integrated out each in closed form
@@ -115,7 +115,7 @@ class LogpGraph:
     groups: dict[Variable, list[str]]
     derivation: Derivation
     written_as_one: dict[str, list[str]]
-    out_of_bounds: list[str]
+    out_of_bounds: list[tuple[str, str]]
     bounds: IntegerBounds
     integral: Integral | None = None
     conjugate: list[Conjugate] = field(default_factory=list)

@@ -308,6 +308,14 @@ def test_data_may_change():
     assert logp({"z": [0, 0, 0]}) == pytest.approx(math.log(4 / (4 + 12) / 2))
 
 
+def test_the_number_of_sites_may_not():
+    with pm.Model() as model:
+        data = pm.Data("data", [0, 1, 1])
+        pmd.Partition("z", "crp", concentration=pm.Gamma("a", 2, 2), observed=data, max_clusters=3)
+    data.set_value([0, 1, 1, 0])
+    assert model.compile_logp(**FAST)(model.initial_point()) == -np.inf
+
+
 @pytest.mark.parametrize("K", [None, 4])
 @pytest.mark.parametrize("kind", POINTS)
 def test_differences(kind, K):
@@ -427,20 +435,23 @@ def moments(draws):
     ("arguments", "error", "message"),
     [
         ({"kind": "dp"}, ValueError, "kind of 'x' is one of 'crp', 'pitman-yor', 'mfm', got 'dp'"),
-        ({"discount": 0.2}, TypeError, "kind 'crp', which has no discount. Its parameters are concentration"),
+        ({"discount": 0.2}, TypeError, "kind 'crp', which has no discount, only concentration"),
         ({"concentration": None}, TypeError, "'x' is of kind 'crp', which needs concentration"),
         ({"kind": "pitman-yor"}, TypeError, "needs discount"),
-        ({"concentration": 0.0}, ValueError, "concentration of 'x' must be above 0, got 0.0"),
+        ({"concentration": 0.0}, ValueError, "concentration of 'x' must be above 0 and finite, got 0.0"),
         (
             {"kind": "pitman-yor", "discount": 0.2, "concentration": -0.2},
             ValueError,
-            "concentration of 'x' must be above minus the discount, got -0.2",
+            "concentration of 'x' must be above minus the discount and finite, got -0.2",
         ),
         (
             {"kind": "pitman-yor", "discount": 1.0},
             ValueError,
             "discount of 'x' must be at least 0 and below 1, got 1.0",
         ),
+        ({"concentration": np.inf}, ValueError, "above 0 and finite, got inf"),
+        ({"dims": "who", "shape": None}, ValueError, "no dimension 'who', that of 'x'. Add it to coords="),
+        ({"observed": [0, 1, 1]}, ValueError, "'x' has 4 sites by its shape, and 3 observed"),
         ({"concentration": [1.0, 2.0]}, TypeError, "concentration of 'x' is one number, got 1 axes"),
         ({"shape": None}, ValueError, "'x' has an unknown number of sites. Pass a shape"),
         ({"shape": (2, 3)}, ValueError, "'x' is one partition, .* got 2 axes"),
@@ -478,6 +489,8 @@ def test_refused(arguments, error, message):
             ValueError,
             r"made by .dist\(\), .* or a vector of prob",
         ),
+        ({"components": lambda: pm.Exponential.dist(1.0)}, TypeError, "'x' are a continuous distribution"),
+        ({"components": lambda: pm.Geometric.dist([0.2, 0.3])}, TypeError, "'x' are a vector of distrib"),
         ({"components": lambda: 3}, ValueError, r"components of 'x' are a distribution .* made by .dist"),
         (
             {"components": lambda: pm.Geometric.dist(0.01)},

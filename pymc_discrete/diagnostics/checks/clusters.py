@@ -46,7 +46,7 @@ def number_of_clusters(facts: Facts) -> list[Finding]:
     for name in facts.partitions:
         number, (labels, possible) = number_name(name), labels_and_clusters(facts.model[name])
         most = int(facts.judge.all[number].max())
-        if labels < possible and most >= labels - 1:
+        if 1 < labels < possible and most >= labels - 1:
             found.append(Finding(FEW_LABELS, (name,), measured={"most": most, "labels": labels}))
         rhat, ess = (float(facts.judge.of(number).columns[c][0]) for c in ("rhat", "ess"))
         each = effective_per_chain(ess, rhat, facts.chains)

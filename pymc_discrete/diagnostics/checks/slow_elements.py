@@ -22,7 +22,7 @@ def slowly(found: Finding, facts: Facts) -> str:
     if count == of == len(found.names):
         which = shown(found.names)
     return (
-        f"{which} {'mix' if of > 1 else 'mixes'} slowly: of a category of the worst there are "
+        f"{which} {'mix' if of > 1 else 'mixes'} slowly: of a value of the worst there are "
         f"{found.measured['effective draws per chain']:.0f} effective draws per chain, and R-hat is up to "
         f"{found.measured['rhat']:.2f}. {found.remedy}; pmd.summary has a row for each element."
     )
