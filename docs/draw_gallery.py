@@ -20,6 +20,7 @@ PIXELS = 360  # of the width of a picture
 FIGURES = {
     "raters": 0,
     "mixtures": 0,
+    "clusters": 1,
     "hidden_markov": 0,
     "changepoints": 0,
     "missing_data": 0,

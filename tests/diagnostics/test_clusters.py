@@ -137,3 +137,12 @@ def test_too_few_labels(prior, warned, caplog):
 def test_what_labels_select():
     assert selected_by(model_of(), ["z"]) == ["mu", "raw"]
     assert selected_by(model_of(), []) == []
+
+
+def test_vectors_of_another_length_than_that_of_labels_are_compared():
+    with pm.Model() as model:
+        z = pmd.Partition("z", "crp", concentration=1.0, shape=SITES, max_clusters=K)
+        of_columns, raw = pm.Normal("of_columns", 0, 1, shape=2), pm.Normal("raw", 0, 1, shape=(K, 2))
+        pm.Normal("y", (of_columns + raw)[z], 1, observed=np.zeros((SITES, 2)))
+        pm.Normal("x", pm.Normal("of_one", 0, 1, shape=K)[z[0]], 1, observed=0.0)
+    assert selected_by(model, ["z"]) == ["raw", "of_one"]

@@ -1,6 +1,7 @@
 """Conjugate parameters that are integrated out: against integrals of PyMC's log density, and enumeration."""
 
 import itertools
+import warnings
 from functools import partial
 
 import arviz as az
@@ -15,10 +16,12 @@ from scipy.special import logsumexp
 from scipy.stats import kstest, loggamma
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse.integrated import coefficients_to_integrate
 from pymc_discrete.differences.parts import by_label
 from pymc_discrete.differences.parts.by_label import ByLabel
 from pymc_discrete.integrals.conjugate import conjugate_parameters
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
+from pymc_discrete.model.described import DescribedModel
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
@@ -650,3 +653,15 @@ def test_two_rates_of_one_count_are_not_integrated_out_together():
     with model, pytest.raises(ValueError, match="'a_log__' cannot be integrated out together with 'b'"):
         pmd.BlockGibbs(["z"], integrate=["a", "b"])
     assert pmd.BlockGibbs(["z"], integrate="auto", model=model).integrated == ("a_log__",)
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_missing_counts_leave_a_parameter_to_nuts(missing):
+    with pm.Model() as model:
+        z = pmd.Partition("z", "crp", concentration=1.0, shape=N)
+        counts = np.ma.masked_array(COUNTS, missing & (COUNTS == 5))
+        with warnings.catch_warnings():  # PyMC says that it imputes
+            warnings.simplefilter("ignore")
+            pm.Poisson("y", pm.Gamma("rate", 2, 1, shape=N)[z], observed=counts)
+    chosen = coefficients_to_integrate(DescribedModel(model), ["z"], ["rate_log__"])
+    assert chosen == ([] if missing else ["rate_log__"])
