@@ -528,6 +528,11 @@ def mean_of_other_precisions(tau, z):
     pm.Normal("y", pm.Normal("mu", 0, tau=tau[::-1])[z], tau=tau[z], observed=REALS)
 
 
+def means_read_together(tau, z):
+    mu, shift = pm.Normal("mu", 0, tau=tau), pm.Normal("shift", 0, tau=tau)
+    pm.Normal("y", mu[z] + shift[z], tau=tau[z], observed=REALS)
+
+
 def mean_read_alone(tau, z):
     mu = pm.Normal("mu", 0, tau=tau)
     pm.Normal("y", mu[z], tau=tau[z], observed=REALS)
@@ -541,6 +546,7 @@ def mean_read_alone(tau, z):
         (mean_at_other_labels, "'y' reads it at other labels than 'mu'"),
         (mean_of_other_precisions, "'mu' reads it at other labels than its own"),
         (mean_read_alone, "'x' reads 'mu' and not it"),
+        (means_read_together, "'y' reads 'mu'(,| and) 'shift'"),
         (lambda p, z: pm.Normal("y", 0, tau=p[z] ** 2, observed=REALS), "'y' reads a function of it"),
         (lambda p, z: pm.Normal("y", 0, p[z], observed=REALS), "'y' reads a function of it"),
         (lambda p, z: pm.Normal("y", 0, tau=p[z] + 1, observed=REALS), "'y' reads a function of it"),
@@ -549,7 +555,7 @@ def mean_read_alone(tau, z):
 )
 def test_why_a_precision_is_not_integrated_out(likelihood, words):
     with read_by(likelihood, lambda: pm.Gamma("phi", 2, 1, shape=K)) as model:
-        names = [name for name in ("phi", "mu") if name in model.named_vars]
+        names = [name for name in ("phi", "mu", "shift") if name in model.named_vars]
         with pytest.raises(ValueError, match=f"'phi.*' cannot be integrated out.*{words}"):
             pmd.BlockGibbs(["z"], integrate=names)
 
@@ -567,6 +573,13 @@ def test_a_precision_is_not_integrated_out_while_nuts_moves_the_mean_that_reads_
         with pytest.raises(ValueError, match=r"'tau' cannot be .* and 'mu', which reads it, NUTS moves"):
             pmd.BlockGibbs(["z"], integrate=["tau"])
         assert pmd.BlockGibbs(["z"], integrate=["mu"]).integrated == ("mu",)
+
+
+@pytest.mark.parametrize("name", TWO_NUMBERS)
+def test_a_precision_and_the_mean_that_reads_it_are_chosen_together(name):
+    with of_pair(name) as model:
+        chosen = pmd.BlockGibbs(["z"], integrate="auto").integrated
+    assert {*chosen, "z"} == {v.name for v in model.value_vars}
 
 
 @pytest.mark.parametrize("first", ["mu", "phi"])
