@@ -12,12 +12,13 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 from scipy.special import logsumexp
-from scipy.stats import kstest, loggamma
+from scipy.stats import kstest, loggamma, norm
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import by_label
 from pymc_discrete.differences.parts.by_label import ByLabel
 from pymc_discrete.integrals.conjugate import conjugate_parameters
+from pymc_discrete.integrals.families import MULTIVARIATE_NORMAL_PRIOR
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
@@ -235,6 +236,14 @@ def test_the_integral_is_that_of_pymcs_log_density(name):
 def test_logarithms_of_gamma_draws(shape):
     draws = np.asarray(log_gamma_draws(jax.random.key(3), np.full(4000, shape)))
     assert kstest(draws, lambda v: loggamma.cdf(v, shape)).pvalue > 1e-4
+
+
+def test_draws_of_vectors():
+    mean, sd = np.tile([1.0, -2.0], (4000, 1)), np.array([0.5, 3.0])
+    draws, _ = MULTIVARIATE_NORMAL_PRIOR.draw(jax.random.key(3), mean, sd, NARROW)
+    coordinates = (np.asarray(draws) @ np.linalg.inv(NARROW).T - mean) / sd
+    for one in (*coordinates.T, coordinates.sum(1) / np.sqrt(2)):
+        assert kstest(one, norm.cdf).pvalue > 1e-4
 
 
 # ---------------------------------------------------------------- differences of sums by label
