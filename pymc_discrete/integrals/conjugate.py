@@ -94,6 +94,22 @@ def left_to_nuts(names: Sequence[str]) -> str:
     return f"{shown(names)}, which {'reads' if len(names) == 1 else 'read'} it, NUTS moves"
 
 
+def means_given_precision(
+    p: ConjugateParameter, found: Mapping[str, ConjugateParameter | str]
+) -> list[ConjugateParameter]:
+    """The unknowns that read a parameter, means that can be integrated out before it, each for itself.
+
+    Raises
+    ------
+    Refusal
+    """
+    means = [mean_given_precision(r, p, found) for r in p.reads if r.unknown and r.reading.precision]
+    for r in p.reads:
+        if len(of := [m.name for m in means if r.rv in (s.rv for s in m.reads)]) > 1:
+            raise Refusal(f"{str(r.rv.name)!r} reads {shown(of)}")
+    return means
+
+
 def mean_given_precision(
     read: Read, p: ConjugateParameter, found: Mapping[str, ConjugateParameter | str]
 ) -> ConjugateParameter:
@@ -334,9 +350,8 @@ def conjugate_parameters(
             found[str(value.name)] = str(refusal)
     for name, p in found.items():
         if isinstance(p, ConjugateParameter):
-            moved = [r for r in p.reads if r.unknown and r.reading.precision]
             try:
-                found[name] = replace(p, means=[mean_given_precision(r, p, found) for r in moved])
+                found[name] = replace(p, means=means_given_precision(p, found))
             except Refusal as refusal:
                 found[name] = str(refusal)
     return found

@@ -13,13 +13,14 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.replace import vectorize_graph
 from scipy.special import logsumexp
-from scipy.stats import kstest, loggamma
+from scipy.stats import kstest, loggamma, norm
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse.integrated import coefficients_to_integrate
 from pymc_discrete.differences.parts import by_label
 from pymc_discrete.differences.parts.by_label import ByLabel
 from pymc_discrete.integrals.conjugate import conjugate_parameters
+from pymc_discrete.integrals.families import MULTIVARIATE_NORMAL_PRIOR
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from pymc_discrete.model.described import DescribedModel
 from tests.tools.running import QUIET
@@ -238,6 +239,14 @@ def test_the_integral_is_that_of_pymcs_log_density(name):
 def test_logarithms_of_gamma_draws(shape):
     draws = np.asarray(log_gamma_draws(jax.random.key(3), np.full(4000, shape)))
     assert kstest(draws, lambda v: loggamma.cdf(v, shape)).pvalue > 1e-4
+
+
+def test_draws_of_vectors():
+    mean, sd = np.tile([1.0, -2.0], (4000, 1)), np.array([0.5, 3.0])
+    draws, _ = MULTIVARIATE_NORMAL_PRIOR.draw(jax.random.key(3), mean, sd, NARROW)
+    coordinates = (np.asarray(draws) @ np.linalg.inv(NARROW).T - mean) / sd
+    for one in (*coordinates.T, coordinates.sum(1) / np.sqrt(2)):
+        assert kstest(one, norm.cdf).pvalue > 1e-4
 
 
 # ---------------------------------------------------------------- differences of sums by label
@@ -531,6 +540,11 @@ def mean_of_other_precisions(tau, z):
     pm.Normal("y", pm.Normal("mu", 0, tau=tau[::-1])[z], tau=tau[z], observed=REALS)
 
 
+def means_read_together(tau, z):
+    mu, shift = pm.Normal("mu", 0, tau=tau), pm.Normal("shift", 0, tau=tau)
+    pm.Normal("y", mu[z] + shift[z], tau=tau[z], observed=REALS)
+
+
 def mean_read_alone(tau, z):
     mu = pm.Normal("mu", 0, tau=tau)
     pm.Normal("y", mu[z], tau=tau[z], observed=REALS)
@@ -544,6 +558,7 @@ def mean_read_alone(tau, z):
         (mean_at_other_labels, "'y' reads it at other labels than 'mu'"),
         (mean_of_other_precisions, "'mu' reads it at other labels than its own"),
         (mean_read_alone, "'x' reads 'mu' and not it"),
+        (means_read_together, "'y' reads 'mu'(,| and) 'shift'"),
         (lambda p, z: pm.Normal("y", 0, tau=p[z] ** 2, observed=REALS), "'y' reads a function of it"),
         (lambda p, z: pm.Normal("y", 0, p[z], observed=REALS), "'y' reads a function of it"),
         (lambda p, z: pm.Normal("y", 0, tau=p[z] + 1, observed=REALS), "'y' reads a function of it"),
@@ -552,7 +567,7 @@ def mean_read_alone(tau, z):
 )
 def test_why_a_precision_is_not_integrated_out(likelihood, words):
     with read_by(likelihood, lambda: pm.Gamma("phi", 2, 1, shape=K)) as model:
-        names = [name for name in ("phi", "mu") if name in model.named_vars]
+        names = [name for name in ("phi", "mu", "shift") if name in model.named_vars]
         with pytest.raises(ValueError, match=f"'phi.*' cannot be integrated out.*{words}"):
             pmd.BlockGibbs(["z"], integrate=names)
 
@@ -570,6 +585,13 @@ def test_a_precision_is_not_integrated_out_while_nuts_moves_the_mean_that_reads_
         with pytest.raises(ValueError, match=r"'tau' cannot be .* and 'mu', which reads it, NUTS moves"):
             pmd.BlockGibbs(["z"], integrate=["tau"])
         assert pmd.BlockGibbs(["z"], integrate=["mu"]).integrated == ("mu",)
+
+
+@pytest.mark.parametrize("name", TWO_NUMBERS)
+def test_a_precision_and_the_mean_that_reads_it_are_chosen_together(name):
+    with of_pair(name) as model:
+        chosen = pmd.BlockGibbs(["z"], integrate="auto").integrated
+    assert {*chosen, "z"} == {v.name for v in model.value_vars}
 
 
 @pytest.mark.parametrize("first", ["mu", "phi"])
