@@ -28,11 +28,12 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_discrete.distributions.permutation import constant_value, has_missing
 
-# Each site has all labels as neighbours, and the space looks at no wider support as a whole.
+# The most labels where max_clusters is left out: a site is tried with all of them, as a whole support is up
+# to this width.
 MOST_CLUSTERS = 256
 # A distribution of the number of components is cut off this many above the number of labels.
 MORE_COMPONENTS = 500
-# The probability beyond, which is spread over the others, may not be larger where it is known.
+# Largest probability beyond that number, where it is known; as much may a vector that is given lack.
 LEFT_OUT = 1e-6
 # The parameters that each kind of partition has.
 KINDS = {
@@ -80,8 +81,9 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
     """
     K = len(log_weights)
     k = np.arange(1, K + 1)
-    # rest[m, k]: what the sites after the first m add to the weight of a partition of these into k clusters,
-    # summed over all ways to go on: to join a cluster, by its size less d, m - k d in all, or to open one
+    # rest[m, k]: the log of the sum, over all ways to place the sites after the first m, of the factor by
+    # which they multiply the weight of a partition of these into k clusters: m - k d to join any cluster, 1 to
+    # open one
     rest = np.full((n + 1, K + 2), -np.inf)
     rest[n, 1:-1] = log_weights - log_share_of_naming(k, K)
     for m in range(n - 1, 0, -1):

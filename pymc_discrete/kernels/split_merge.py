@@ -4,9 +4,10 @@ Draws of single sites divide a cluster only through states in which it is divide
 Here two sites i and j are chosen at random. If they are in one cluster, it is split, else their clusters are
 merged; of the split, i has one label and j the other. The other sites are divided between the two labels at
 random, and then by some Gibbs scans that are restricted to these two labels: the launch state. A last scan
-from there proposes the split. The probability that it leads to the very sites of the two clusters is also
-that of the way back from a merge, so that the proposal is accepted with the probability of Metropolis and
-Hastings.
+from there proposes the split. Of a merge the same launch state is made, and the probability that a last scan
+leads from it to the two clusters as they are is that of the way back. So a split is accepted with the
+probability min(1, p(split) / p(merged) / q), and a merge with min(1, p(merged) / p(split) q), where q is the
+probability that i gets its label, times that of the last scan.
 """
 
 import jax
@@ -81,7 +82,7 @@ def split_or_merge(target, n: int):
         pair = jnp.stack([own, other])[None]
 
         def draw(t, y, carried):
-            """A draw of a site between the two labels; the last scan finds the sites of the current split."""
+            """A draw of a site between two labels; of a merge the last scan ends in the current clusters."""
             site, last = sites[t % count], t >= RESTRICTED_SCANS * count
             d = target.row(n, site, y, carried, pair)[0]
             odds = d[1] - d[0]
