@@ -82,8 +82,8 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
     K = len(log_weights)
     k = np.arange(1, K + 1)
     # rest[m, k]: the log of the sum, over all ways to place the sites after the first m, of the factor by
-    # which they multiply the weight of a partition of these into k clusters: m - k d to join any cluster, 1 to
-    # open one
+    # which they multiply the weight of a partition of these into k clusters: m - k d to join any cluster,
+    # 1 to open one
     rest = np.full((n + 1, K + 2), -np.inf)
     rest[n, 1:-1] = log_weights - log_share_of_naming(k, K)
     for m in range(n - 1, 0, -1):
