@@ -189,6 +189,10 @@ GAMMA_PRIOR = Family(
             0, lambda of: [pt.ones_like(of.x), of.factor * of.x], power=-1.0, scaled=True
         ),
         ptr.GammaRV: Reading(1, lambda of: [of.params[0], of.factor * of.x], power=-1.0, scaled=True),
+        ptr.InvGammaRV: Reading(1, lambda of: [of.params[0], of.factor / of.x], scaled=True),
+        ptr.ParetoRV: Reading(
+            0, lambda of: [pt.ones_like(of.x), of.factor * pt.log(of.x / of.params[1])], scaled=True
+        ),
         ptr.NormalRV: Reading(1, precision_statistics, power=-0.5, scaled=True, precision=True),
     },
     lambda _: 1.0,

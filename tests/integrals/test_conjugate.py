@@ -71,6 +71,14 @@ PAIRS = {
         lambda: pm.Gamma("phi", 2, 1, shape=K),
         lambda p: pm.Gamma("y", EACH, p, observed=POSITIVE),
     ),
+    "gamma inverse gamma": (
+        lambda: pm.Gamma("phi", 2, 1, shape=K),
+        lambda p: pm.InverseGamma("y", EACH, 3 * p, observed=POSITIVE),
+    ),
+    "gamma pareto": (
+        lambda: pm.Gamma("phi", 2, 1, shape=K),
+        lambda p: pm.Pareto("y", alpha=p / EACH, m=0.1, observed=POSITIVE),
+    ),
     "gamma exponential by its scale": (
         lambda: pm.Gamma("phi", 2, 1, shape=K),
         lambda p: pm.Exponential("y", scale=EACH / p, observed=POSITIVE),
