@@ -8,19 +8,20 @@ a partition needs parameters that fit it, too.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from pymc.distributions.continuous import FlatRV
 
 from pymc_discrete.differences.from_model import target_of
-from pymc_discrete.integrals.conjugate import conjugate_in
+from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph
+from pymc_discrete.model.of_labels import selected_by
 from pymc_discrete.model.structure_of_model import key_of_model
 from pymc_discrete.runtime.model_settings import model_settings, width_of_models
-from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.names import merged_texts, shown
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.sums import all_summands
@@ -58,12 +59,33 @@ def chosen_coefficients(
                 return []
     except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
         return []
+    move = f"{shown(names)} {'moves' if len(names) == 1 else 'move'}"
     if found:
-        _log.info(
-            f"Integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
-            f"{shown(found)}. {sampled_by} leaves them to NUTS."
-        )
+        _log.info(f"Integrated out while {move}: {shown(found)}. {sampled_by} leaves them to NUTS.")
+    for left, why in merged_texts(why_of_clusters(described, names, set(moved) - set(found))):
+        _log.info(f"Not integrated out while {move}: {shown(left)}, since {why}.")
     return found
+
+
+def why_of_clusters(
+    described: DescribedModel, names: Sequence[str], moved: Collection[str]
+) -> dict[str, str]:
+    """{parameter of the clusters of a partition: why it is not integrated out}.
+
+    Parameters
+    ----------
+    names : discrete variables of one step
+    moved : value variables that NUTS moves
+    """
+    model, reasons = described.model, dict[str, str]()
+    selected = selected_by(model, described.block(names).partitions)
+    found = conjugate_parameters(model, described.point) if selected else {}
+    for rv in map(model.__getitem__, selected):
+        name = str(model.rvs_to_values[rv].name)
+        if name in moved and name in found:
+            why = found[name]
+            reasons[str(rv.name)] = why if isinstance(why, str) else "a distribution reads several unknowns"
+    return reasons
 
 
 def say_not_integrated(

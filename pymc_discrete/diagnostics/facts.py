@@ -22,11 +22,11 @@ from pymc_discrete.diagnostics.judge import Judge, Judged
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.known.stored import conditionals
 from pymc_discrete.diagnostics.labels.agreement import orders_of_draws
-from pymc_discrete.diagnostics.labels.clusters import selected_by
 from pymc_discrete.diagnostics.labels.components import components_in_order
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.thresholds import ENOUGH_DRAWS, FEWEST_DRAWS
 from pymc_discrete.diagnostics.verdicts import effective_per_chain
+from pymc_discrete.model.of_labels import selected_by
 from pymc_discrete.model.support import partitions_of
 
 # how many numbers are read into memory together, because the draws of a checkpoint are on the disk

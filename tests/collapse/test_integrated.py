@@ -101,6 +101,34 @@ def test_coefficients_that_sites_gate_or_choose(build, wanted, caplog):
     assert any("Integrated out while" in r.getMessage() for r in caplog.records) == bool(wanted)
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "said"),
+    [
+        (lambda z, mu: pm.Normal("y", mu[z], 1, observed=Y), None),
+        (
+            lambda z, mu: pm.StudentT("y", 4, mu=mu[z], sigma=1, observed=Y),
+            "'mu', since 'y', which reads it, has a likelihood to which its prior is not conjugate.",
+        ),
+        (
+            lambda z, mu: pm.Normal("y", mu[z] + pm.Normal("slope", shape=12)[z] * X[:, 0], 1, observed=Y),
+            "'mu', 'slope', since a distribution reads several unknowns.",
+        ),
+        (
+            lambda z, mu: pm.Normal("y", mu[z], pm.HalfNormal("sd", shape=12)[z], observed=Y),
+            "'sd', since its prior, HalfNormal, is no conjugate one.",
+        ),
+    ],
+)
+def test_why_parameters_of_clusters_are_not_integrated_out(likelihood, said, caplog):
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        z = pmd.Partition("z", "crp", concentration=1.0, shape=12)
+        likelihood(z, pm.Normal("mu", 0, 5, shape=12))
+    steps_of(model, None, model.initial_point(), "auto")
+    found = [m for m in caplog.messages if m.startswith("Not integrated out while 'z' moves")]
+    assert found == ([] if said is None else [f"Not integrated out while 'z' moves: {said}"])
+
+
 def test_not_where_a_step_is_named_or_the_coefficients_have_one(monkeypatch):
     with pm.Model() as model:
         indicators()

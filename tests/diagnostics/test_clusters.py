@@ -11,7 +11,8 @@ from arviz_base import from_dict
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.diagnostics.draws import PARTITIONS_ATTRIBUTE
-from pymc_discrete.diagnostics.labels.clusters import first_sites, selected_by, sizes_of_clusters
+from pymc_discrete.diagnostics.labels.clusters import first_sites, sizes_of_clusters
+from pymc_discrete.model.of_labels import selected_by
 
 CHAINS, DRAWS, SITES, K = 4, 400, 8, 6
 

@@ -4,41 +4,15 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-import pymc as pm
 import xarray as xr
-from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors, toposort
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.diagnostics.draws import PARTITIONS_ATTRIBUTE
 from pymc_discrete.diagnostics.labels.draws_of_labels import chunks
-from pymc_discrete.structure.analysis import Depends
 
 
 def recorded_partitions(posterior: xr.Dataset) -> list[str]:
     """The variables of a posterior that are partitions, as the result records them."""
     return [n for n in json.loads(posterior.attrs.get(PARTITIONS_ATTRIBUTE, "[]")) if n in posterior]
-
-
-def selected_by(model: pm.Model, partitions: Sequence[str]) -> list[str]:
-    """Continuous variables with an element for each label that partitions select by, as mu in mu[z].
-
-    One whose length is not that of the axis that labels select along, such as a mean of each column, is none.
-    """
-    labels, found = Depends([model[name] for name in partitions]), set[Variable]()
-    for node in toposort([*model.basic_RVs, *model.potentials]) if partitions else ():
-        if not isinstance(node.op, AdvancedSubtensor | Subtensor):
-            continue
-        table, *flat = node.inputs
-        lengths = {
-            table.type.shape[axis]
-            for axis, index in enumerate(indices_from_subtensor(flat, node.op.idx_list))
-            if isinstance(index, Variable) and index in labels
-        }
-        if lengths:
-            read = ancestors([table], blockers=model.basic_RVs)
-            found.update(v for v in read if v in model.free_RVs and lengths.intersection(v.type.shape))
-    return [str(rv.name) for rv in model.free_RVs if rv in found and rv.dtype.startswith("float")]
 
 
 def number_name(name: str) -> str:
