@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_discrete.differences.parts.by_label import ByLabel
+from pymc_discrete.differences.parts.by_label import ByLabel, added_by_label
 from pymc_discrete.differences.parts.elements import elements_per_variable
 from pymc_discrete.differences.parts.gradient import Gradient
 from pymc_discrete.differences.parts.in_place import InPlace, Joined
@@ -199,7 +199,10 @@ class Plan:
         that cancel in the sum of all parts would remain.
         """
         dependence, space = self.dependence, self.space
-        parts = [ByLabel.of(t, dependence, space) or incremental(t, dependence, space) for t in terms]
+        parts = [
+            ByLabel.of(t, dependence, space) or incremental(t, dependence, space)
+            for t in added_by_label(terms, dependence)
+        ]
         variables = set[int]().union(*(p.variables for p in parts))
         cost = sum(p.cost_of_all for p in parts)
         cheap = CHEAP * sum(p.moves_of(n) * p.row_elements for p in parts if p.linear for n in p.variables)

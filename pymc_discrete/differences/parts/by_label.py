@@ -290,6 +290,26 @@ def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
     return bool(moving) and not any(dependence.of(v) is None or v.type.ndim == 0 for v in moving)
 
 
+def added_by_label(terms: Sequence[Term], dependence: Dependence) -> list[Term]:
+    """Terms of which those that are sums over the same labels are one, so that each label is read once.
+
+    Terms to which all elements add the same, whose changes tables have, stay apart from others.
+    """
+    alike: dict[tuple[Variable, bool], list[Term]] = {}
+    others = []
+    for t in terms:
+        sums = [*(sums_read(t.var, dependence) or {}).values()] if t.var.type.ndim == 1 else []
+        if len({s.index for s in sums}) == 1:
+            same = all(same_for_all(s.stat) is not None for s in sums)
+            alike.setdefault((sums[0].index, same), []).append(t)
+        else:
+            others.append(t)
+    for own in alike.values():
+        weighted = [t.var if t.weight is None else t.var * t.weight for t in own]
+        others.append(own[0] if len(own) == 1 else Term(own[0].name, pt.add(*weighted), None))
+    return others
+
+
 def same_sites(variables: Sequence[Variable], dependence: Dependence) -> bool:
     """Whether the elements of tensors depend on the same sites, in their order."""
     first, *others = map(dependence.sparse, variables)
