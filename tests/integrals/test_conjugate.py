@@ -333,7 +333,16 @@ def vectors():
     return model
 
 
-MODELS = [some_sites, poisson_with_exposures_by_group, block_model, topics]
+def means_of_unknown_spread():
+    """All elements add the same, which is unknown, to the precisions of labels."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5], shape=12)
+        y = np.concatenate([REALS, REALS + 1, -REALS])
+        pm.Normal("y", pm.Normal("phi", 1, 2, shape=3)[z], pm.HalfNormal("sd", 2), observed=y)
+    return model
+
+
+MODELS = [some_sites, poisson_with_exposures_by_group, block_model, topics, means_of_unknown_spread]
 MODELS += [means_and_precisions, means_with_one_variance, precisions_around_means, vectors]
 NAMES = {"phi", "w", "theta", "tau", "mu"}  # of what is integrated out in these
 
