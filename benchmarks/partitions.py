@@ -3,10 +3,11 @@
 python -m benchmarks.partitions --out benchmarks/results/NAME-partitions
 
 Velocities of 82 galaxies with an unknown concentration and spread, a block model of three planted groups of
-60, and the friendships of Zachary's karate club. By default means and probabilities of edges are integrated
-out while labels move; clusters are split and merged. Beside it these are left to NUTS, or the partition is
-written as labels with stick-breaking weights, or, for galaxies, single sites are drawn by a program in NumPy
-that shares no code with the package (algorithm 3 of Neal 2000), with slice sampling of the other two.
+60, the friendships of Zachary's karate club, and 10,000 points around 50 centres. By default means and
+probabilities of edges are integrated out while labels move; clusters are split and merged. Beside it these
+are left to NUTS, or the partition is written as labels with stick-breaking weights, or, for galaxies, single
+sites are drawn by a program in NumPy that shares no code with the package (algorithm 3 of Neal 2000), with
+slice sampling of the other two.
 """
 
 import math
@@ -18,11 +19,12 @@ import numpy as np
 
 from benchmarks import harness, scores
 from benchmarks.harness import CannotRun
+from benchmarks.memory import most_resident
 
 CHAINS = 4
 SAMPLERS = ("pmd.sample", "parameters by NUTS", "stick-breaking", "NumPy, algorithm 3")
-K = {"galaxies": 82, "blocks": 10, "club": 10}
-SITES = {"galaxies": 82, "blocks": 180, "club": 34}
+K = {"galaxies": 82, "blocks": 10, "club": 10, "many points": 100}
+SITES = {"galaxies": 82, "blocks": 180, "club": 34, "many points": 10_000}
 MEAN, SD = 20.0, 7.0  # the prior of means of galaxies
 DATA = Path(__file__).parents[1] / "docs" / "gallery" / "data"
 
@@ -30,6 +32,12 @@ DATA = Path(__file__).parents[1] / "docs" / "gallery" / "data"
 def velocities():
     """(82,) in 1,000 km/s: Roeder 1990."""
     return np.loadtxt(DATA / "galaxies.csv", skiprows=1) / 1000
+
+
+def points():
+    """(10000,) around 50 centres."""
+    r = np.random.default_rng(2)
+    return r.normal(0, 50, 50)[r.integers(0, 50, SITES["many points"])] + r.normal(size=SITES["many points"])
 
 
 def edges_of(model):
@@ -61,6 +69,9 @@ def build(model, stick_breaking):
             z = labels(pm.Gamma("a", 2, 4), SITES[model])
             sd = pm.HalfNormal("sd", 2)
             pm.Normal("y", pm.Normal("mu", MEAN, SD, shape=most)[z], sd, observed=velocities())
+        elif model == "many points":
+            z = labels(pm.Gamma("a", 2, 1), SITES[model])
+            pm.Normal("y", pm.Normal("mu", 0, 50, shape=most)[z], 1.0, observed=points())
         else:
             i, j, y = edges_of(model)
             z = labels(1.0, SITES[model])
@@ -78,9 +89,11 @@ def scored(model, z, seconds, whole):
     """The entries of a record on labels (chains, draws, sites), which do not depend on their names."""
     import arviz as az
 
-    sizes = (z[..., None] == np.arange(int(z.max()) + 1)).sum(axis=2)
+    n, most = z.shape[-1], int(z.max()) + 1
+    sizes = np.array([[np.bincount(one, minlength=most) for one in chain] for chain in z])
     summaries = {"clusters": (sizes > 0).sum(axis=-1), "pairs together": (sizes**2).sum(axis=-1)}
-    i, j = np.triu_indices(z.shape[-1], 1)
+    # of many points, random pairs
+    i, j = np.triu_indices(n, 1) if n < 1000 else np.random.default_rng(3).integers(0, n, (2, 1000))
     if model == "blocks":
         right = [[((one[i] == one[j]) == (i % 3 == j % 3)).mean() for one in chain] for chain in z]
         summaries["agreement"] = np.array(right)
@@ -90,6 +103,7 @@ def scored(model, z, seconds, whole):
     with np.errstate(divide="ignore", invalid="ignore"):
         rhat = [float(az.rhat(together[..., pair])) for pair in np.flatnonzero(~rare)]
     more = {"whole": whole, "rhat_together": max(rhat, default=1.0), "pairs": len(rhat)}
+    more |= {"per_draw": seconds / (z.shape[0] * z.shape[1]), "memory": most_resident()}
     return scores.scored(summaries, seconds) | more
 
 
@@ -227,9 +241,11 @@ def markdown(args, records):
         of = r["summaries"]
         mean = [f"{of[name]['mean']:.3g}" if name in of else "" for name in ("clusters", "agreement")]
         rhat = [f"{of['clusters']['rhat']:.3f}", f"{r['rhat_together']:.3f} ({r['pairs']})"]
-        lines.append([*start, *mean, *rhat, f"{r['min_ess']:.0f}", f"{r['speed']:.3g}", f"{r['whole']:.0f}"])
+        cost = [f"{1e3 * r['per_draw']:.3g}", f"{r['memory'] / 1e9:.2f}"] if "memory" in r else ["", ""]
+        speed = [f"{r['min_ess']:.0f}", f"{r['speed']:.3g}", f"{r['whole']:.0f}"]
+        lines.append([*start, *mean, *rhat, *speed, *cost])
     columns = ["model", "sampler", "clusters", "agreement", "R-hat of clusters", "R-hat of pairs", "ESS"]
-    columns += ["ESS/s", "whole call, s"]
+    columns += ["ESS/s", "whole call, s", "ms a draw", "GB"]
     return "\n".join(
         ["# Partitions", "", *harness.origins(records), "", *harness.table(columns, lines), "", FOOTNOTE, ""]
     )
@@ -241,6 +257,7 @@ FOOTNOTE = f"""- {CHAINS} chains from one cluster, from as many as there are lab
 - clusters: mean number. agreement: the mean share of pairs of nodes that are together, or not, as in the
   planted groups. R-hat of pairs: the largest of whether two sites are together, and of how many pairs: those
   among a thousand where the probability is from 0.05 to 0.95.
+- ms a draw: of the processor, in sampling. GB: the largest memory of the process. many points: 200 draws.
 - ESS: ArviZ's bulk ESS, the least of the number of clusters, the number of pairs and the agreement.
 - stick-breaking is another model: weights of {K["galaxies"]} or {K["blocks"]} components, of which as
   many are clusters as have a site. Its chains have the starts of `pmd.sample`."""
