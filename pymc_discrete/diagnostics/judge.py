@@ -21,7 +21,12 @@ from pymc_discrete.diagnostics.draws import (
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.diagnostics.known.stored import known_of
 from pymc_discrete.diagnostics.labels.agreement import in_one_order, orders_of, relabelled
-from pymc_discrete.diagnostics.labels.clusters import first_sites, recorded_partitions, without_names
+from pymc_discrete.diagnostics.labels.clusters import (
+    first_sites,
+    number_name,
+    recorded_partitions,
+    without_names,
+)
 from pymc_discrete.diagnostics.registration import import_files
 from pymc_discrete.diagnostics.statistics.batch import SUMMARY_COLUMNS, BatchOfElements
 from pymc_discrete.diagnostics.statistics.movement import Movement, moves_of, stretches_of
@@ -153,8 +158,7 @@ class Judge:
             return Judged(columns, movement, decide(movement, np.zeros(0), np.zeros(0)))
         groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
         # what is known of labels says nothing of the sizes of clusters
-        label_free = name in self.partitions
-        known = None if label_free else known_of(groups, name, self.all.sizes["chain"])
+        known = None if name in self.partitions else known_of(groups, name, self.all.sizes["chain"])
         # a standard error means nothing if the share of a value rests on a few moves
         few = too_few_moves(movement, known)
         unsure = {c: np.where(few, np.nan, a) for c, a in columns.items() if c.startswith("mcse")}
@@ -162,7 +166,7 @@ class Judge:
         facts = movement, columns["rhat"], ess, known
         observed, orders, switch = self.observed(name), None, False
         found = decide(*facts, observed=observed)
-        if not label_free and np.isin(found.verdict, ("apart", "stuck", "slow")).any():
+        if np.isin(found.verdict, ("apart", "stuck", "slow")).any():
             orders, switch = self.labels(name)
             agree = None
             if orders is not None:
@@ -173,7 +177,12 @@ class Judge:
         return Judged(columns, movement, found, known, orders, switch)
 
     def labels(self, name: str) -> tuple[np.ndarray | None, bool]:
-        """Permutations that make the labels of all chains agree, and whether labels switch within chains."""
+        """Permutations that make the labels of all chains agree, and whether labels switch within chains.
+
+        Sizes and numbers of clusters, which stand in the place of the labels of a partition, are no labels.
+        """
+        if name in self.partitions or name in map(number_name, self.partitions):
+            return None, False
         orders, data = self.orders(name), self.draws(name).data
         return orders, orders is None and data.ndim > 2 and labels_switch(data, self.lp)
 

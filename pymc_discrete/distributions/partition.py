@@ -28,12 +28,12 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_discrete.distributions.permutation import constant_value, has_missing
 
-# The most labels where max_clusters is left out: a site is tried with all of them, as a whole support is up
-# to this width.
+# The most labels that are taken where max_clusters is left out, since each site is tried with every label.
 MOST_CLUSTERS = 256
 # A distribution of the number of components is cut off this many above the number of labels.
 MORE_COMPONENTS = 500
-# Largest probability beyond that number, where it is known; as much may a vector that is given lack.
+# The largest probability that may lie beyond, where it is known. A vector of probabilities may differ by as
+# much from the sum 1.
 LEFT_OUT = 1e-6
 # The parameters that each kind of partition has.
 KINDS = {

@@ -149,7 +149,7 @@ def selected_of(v: Variable, node: Apply) -> Variable | None:
 
 
 def to_power(v: Variable, power: float) -> Variable:
-    """A tensor to a power of 1, 2 or 1/2, or less than 0 by as much."""
+    """A tensor to the power of 1, 2, 1/2, -1, -2 or -1/2."""
     root = {1.0: v, 2.0: v**2, 0.5: pt.sqrt(v)}[abs(power)]
     return 1 / root if power < 0 else root
 

@@ -326,13 +326,13 @@ def centre_of(mean: ConjugateParameter, discrete: Depends) -> Variable:
 
 
 def of_floats(v: Any) -> Variable:
-    """A tensor as floats."""
+    """A tensor with its dtype if that is a float, else as float64."""
     v = pt.as_tensor(v)
     return v if v.type.dtype.startswith("float") else v.astype("float64")
 
 
 def of_elements(v: Variable, rv: Variable) -> Variable:
-    """A vector with one entry for each element of a random variable, to whose shape a tensor is broadcast."""
+    """A tensor as a vector, after it is broadcast to the shape of a random variable."""
     return pt.broadcast_to(v, rv.shape).ravel()
 
 

@@ -82,7 +82,10 @@ def split_or_merge(target, n: int):
         pair = jnp.stack([own, other])[None]
 
         def draw(t, y, carried):
-            """A draw of a site between two labels; of a merge the last scan ends in the current clusters."""
+            """Draw one of the two labels for a site.
+
+            Where a merge is proposed, the last scan is made to end in the two clusters as they are.
+            """
             site, last = sites[t % count], t >= RESTRICTED_SCANS * count
             d = target.row(n, site, y, carried, pair)[0]
             odds = d[1] - d[0]
@@ -113,7 +116,7 @@ def draws_in_turn(v: Variable) -> int:
 
 
 def two_sites(u, w, size: int):
-    """Two different sites of `size`, in random order, from two uniforms."""
+    """Two different sites among `size`, each ordered pair equally probable, from two uniform numbers."""
     i = jnp.minimum((u * size).astype(int), size - 1)
     between = jnp.minimum((w * (size - 1)).astype(int), size - 2)
     return i, (i + 1 + between) % size

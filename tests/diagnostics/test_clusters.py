@@ -11,6 +11,7 @@ from arviz_base import from_dict
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.diagnostics.draws import PARTITIONS_ATTRIBUTE
+from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.diagnostics.labels.clusters import first_sites, sizes_of_clusters
 from pymc_discrete.model.of_labels import selected_by
 
@@ -98,6 +99,16 @@ def test_chains_in_different_modes_are_warned_of(caplog):
     assert any("elements of 'z' mix slowly" in m for m in caplog.messages)
     assert any("The number of clusters of 'z' mixes slowly" in m for m in caplog.messages)
     assert not any("mu" in m or "label" in m for m in caplog.messages)
+
+
+def test_sizes_of_clusters_are_no_labels():
+    """A cluster of four and two of two, in either order: that 2 and 4 are exchanged is no explanation."""
+    r = np.random.default_rng(6)
+    begin, end = [0, 0, 0, 0, 1, 1, 2, 2], [1, 1, 2, 2, 0, 0, 0, 0]
+    labels = np.repeat(np.array([begin, begin, end, end])[:, None], DRAWS, axis=1)
+    judge = Judge(result(labels, r))
+    assert judge.labels("clusters of z") == judge.labels("z") == (None, False)
+    assert set(judge.of("z").decided.verdict) == {"apart"}
 
 
 @pytest.mark.parametrize("still", [True, False])
