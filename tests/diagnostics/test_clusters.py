@@ -102,11 +102,11 @@ def test_chains_in_different_modes_are_warned_of(caplog):
 
 
 def test_sizes_of_clusters_are_no_labels():
-    """A cluster of four and two of two, in either order: that 2 and 4 are exchanged is no explanation."""
-    r = np.random.default_rng(6)
-    begin, end = [0, 0, 0, 0, 1, 1, 2, 2], [1, 1, 2, 2, 0, 0, 0, 0]
-    labels = np.repeat(np.array([begin, begin, end, end])[:, None], DRAWS, axis=1)
-    judge = Judge(result(labels, r))
+    """Half of the sites are in pairs, the first or the last half: exchanging 1 and 2 explains nothing."""
+    pairs_first = np.concatenate([np.repeat(np.arange(10), 2), np.arange(10, 30)])
+    labels = np.stack([pairs_first, pairs_first, pairs_first[::-1], pairs_first[::-1]])
+    draws = np.repeat(labels[:, None], DRAWS, axis=1)
+    judge = Judge(from_dict({"posterior": {"z": draws}}), partitions=["z"])
     assert judge.labels("clusters of z") == judge.labels("z") == (None, False)
     assert set(judge.of("z").decided.verdict) == {"apart"}
 
