@@ -16,6 +16,7 @@ from pymc.distributions.continuous import FlatRV
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
+from pymc_discrete.integrals.logistic import augmented
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph
 from pymc_discrete.model.of_labels import selected_by
@@ -61,7 +62,9 @@ def chosen_coefficients(
         return []
     move = f"{shown(names)} {'moves' if len(names) == 1 else 'move'}"
     if found:
-        _log.info(f"Integrated out while {move}: {shown(found)}. {sampled_by} leaves them to NUTS.")
+        given = augmented(described.model, found)
+        of = f", given Polya-Gamma variables of {shown(of.name for of in given.likelihoods)}" if given else ""
+        _log.info(f"Integrated out while {move}{of}: {shown(found)}. {sampled_by} leaves them to NUTS.")
     for left, why in merged_texts(why_of_clusters(described, names, set(moved) - set(found))):
         _log.info(f"Not integrated out while {move}: {shown(left)}, since {why}.")
     return found
@@ -125,7 +128,7 @@ def coefficients_to_integrate(
 
 
 def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence[str]) -> list[str]:
-    model = described.model
+    model = of_user = described.model
     if partitions := described.block(names).partitions:
         conjugate = conjugate_in(model, partitions, described.point)
         if found := [name for name in conjugate if name in moved]:
@@ -134,6 +137,9 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
     if not any(str(model.rvs_to_values[rv].name) in moved for rv in plain):
         return []
     with model_settings():
+        if given := augmented(model):
+            model = given.model
+            described = DescribedModel(model, described.point | given.start)
         block = described.block(names)
         supports = block.supports
         graph = logp_graph(model, list(names), block.point, supports)
@@ -145,7 +151,10 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
         terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
         if gates_of(terms, coefficients):
             return chosen
-        if any(bound is None for name in names for bound in supports[name]):
+        # a site that is no gate hardly moves given Polya-Gamma variables, which fit its value
+        if (given and augmented(of_user, chosen)) or any(
+            bound is None for name in names for bound in supports[name]
+        ):
             return []
         flat = {str(model.rvs_to_values[rv].name) for rv in plain if isinstance(rv.owner.op, FlatRV)}
         values = [

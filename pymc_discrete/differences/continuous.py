@@ -16,6 +16,7 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.differences.invariants import separated
 from pymc_discrete.integrals.conjugate import read_from, without_conjugate
 from pymc_discrete.integrals.integrate import integrated
+from pymc_discrete.integrals.logistic import augmented
 from pymc_discrete.model.identity import key_of_object, lasting_name
 from pymc_discrete.model.in_32_bits import narrowed
 from pymc_discrete.model.kept_for_models import KeptForModels
@@ -143,6 +144,9 @@ class ContinuousDensity(CompiledMethods):
 
         The numbers belong to the points that the density is given.
         """
+        start = dict[str, np.ndarray]()
+        if integrate and (given := augmented(model, integrate)):
+            model, start, point = given.model, given.start, point | given.start
         shapes = tuple((name, np.shape(value)) for name, value in point.items())
 
         def make(structure: Structure) -> "ContinuousDensity":
@@ -150,7 +154,7 @@ class ContinuousDensity(CompiledMethods):
 
         def use(kept: "ContinuousDensity", numbers: dict[str, np.ndarray]) -> Any:
             values = kept.graph.derivation.of(numbers)
-            return None if values is None else (kept, values)
+            return None if values is None else (kept, values | start)
 
         asked = (tuple(names), shapes, key_of_object(vectors), slopes, tuple(integrate))
         return _kept.get(model, (*asked, tuple(map(tuple, counts))), make, use)

@@ -28,6 +28,7 @@ from pymc_discrete.runtime.model_settings import model_settings, refuse_another_
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import PYTENSOR
+from pymc_discrete.structure.logp_graph import AUXILIARY
 from pymc_discrete.structure.numbers import NUMBER, Number
 from pymc_discrete.structure.rounding import rounding_of
 
@@ -52,8 +53,10 @@ class ModelDensity(SumOfParts):
     ----------
     graph : LogpGraph
     totals : those in whose place totals stand; sites are values of totals there
+    integrated : names of the value variables that are integrated out
     numbers : dict
-        {name: value} of those inputs of the density that are data or constants of the model.
+        {name: value} of those inputs of the density that are data or constants of the model, and of further
+        variables, which stand for what a program draws of them.
     plan : Plan
         The part that computes the differences of each term.
     parts : list of Part
@@ -76,7 +79,7 @@ class ModelDensity(SumOfParts):
         whole: Sequence[str] = (),
     ):
         super().__init__()
-        self.names, self.totals = block.names, block.totals
+        self.names, self.totals, self.integrated = block.names, block.totals, tuple(integrate)
         self._asked = [differences, window, join, *integrate, *whole]
         each = block.space(window)
         written = block.model if structure is None else with_numbers(block.model, structure)
@@ -108,6 +111,7 @@ class ModelDensity(SumOfParts):
     def _start_at(self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]) -> None:
         names = {str(v.name) for v in self.graph.others if isinstance(v, Number)}
         self.numbers = {name: value for name, value in numbers.items() if name in names}
+        self.numbers |= {name: value for name, value in point.items() if name.startswith(AUXILIARY)}
         self.start = {name: np.array(value) for name, value in point.items()}
 
     @property

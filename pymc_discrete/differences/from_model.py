@@ -1,6 +1,6 @@
 """A target from a PyMC model and some of its discrete variables."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -8,6 +8,7 @@ import pymc as pm
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters, why_not_integrated
 from pymc_discrete.integrals.integrate import quadratic_in
+from pymc_discrete.integrals.logistic import augmented, refuse_outside_of_program
 from pymc_discrete.model.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.model.described import DescribedBlock, DescribedModel
 from pymc_discrete.model.identity import key_of_object
@@ -58,6 +59,7 @@ def target_from_model(
         Continuous variables that are integrated out. Given all else, the log density must be a quadratic form
         in them; or labels select their elements, ``phi[z]``, and their prior is conjugate to what reads them.
         "auto" takes the latter, and where there are none all of the former that the block's terms depend on.
+        (Coefficients of a logistic likelihood are integrated out in `sample` only.)
 
     Returns
     -------
@@ -68,7 +70,7 @@ def target_from_model(
     ValueError
         For variables that cannot be sampled one coordinate at a time, with the reason and the remedy.
     """
-    return target_of(
+    target = target_of(
         DescribedModel(model_of(model, vars), initial_point),
         vars,
         differences=differences,
@@ -78,6 +80,9 @@ def target_from_model(
         with_numbers=False,  # a factor graph, for example, which is made from a target, needs the constants
         constrained=vars is not None,
     )
+    density = cast(ModelDensity, target.density)
+    refuse_outside_of_program(density.integrated, density.numbers)
+    return target
 
 
 def target_of(
@@ -130,8 +135,10 @@ def target_of(
         if equations:
             options["equations"] = described.equations(names)
             options["lines"] = described.lines(names) if integrate is None else {}
-        block = described.block(names, **options)
         integrated = coefficients_of(model, integrate, names)
+        if integrated and (given := augmented(model, integrated)):
+            described = DescribedModel(given.model, described.point | given.start)
+        block = described.block(names, **options)
         return Target(density_of(block, differences, window, with_numbers, integrated))
 
 
@@ -149,17 +156,19 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
     if integrate is None:
         return ()
     if isinstance(integrate, str) and integrate == "auto" and "auto" not in model.named_vars:
-        block = DescribedModel(model).block(names)
-        if conjugate := conjugate_in(model, names, block.point):
+        if conjugate := conjugate_in(model, names, DescribedModel(model).point):
             return tuple(conjugate)
+        given = augmented(model)
+        written = model if given is None else given.model
+        block = DescribedModel(written).block(names)
         with model_settings():
-            chosen = quadratic_in(logp_graph(model, names, block.point, block.supports), model)
+            chosen = quadratic_in(logp_graph(written, names, block.point, block.supports), written)
         if not chosen:
             raise ValueError(
                 f"integrate='auto' finds nothing to integrate out: {shown(names)} selects elements of no "
                 "parameter with a conjugate prior, and in no continuous variable without bounds that enters "
                 "a term of it is the log density a quadratic form, as it is with Normal priors and a Normal "
-                "likelihood of a linear predictor. Leave integrate= out."
+                "or logistic likelihood of a linear predictor. Leave integrate= out."
             )
         return tuple(chosen)
     chosen = block_of(model, integrate, CONTINUOUS, "integrate")

@@ -15,8 +15,10 @@ from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.engine.nuts_with_counts import NutsWithCounts
 from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.polya_gamma import PolyaGammaBlock, ReportsDensity
 from pymc_discrete.engine.slice import SliceBlock
 from pymc_discrete.engine.summed import SummedBlock
+from pymc_discrete.integrals.logistic import augmented
 from pymc_discrete.model.blocks import CONTINUOUS, CUSTOM, DISCRETE
 from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown
@@ -115,7 +117,19 @@ def blocks_of(
     summed = collapsed.density.names if collapsed else ()
     assigned = {*summed, *(name for s in steps for name in s.own_variables)}
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
-    if collapsed:
+    if given := augmented(model, integrated) if integrated else None:
+        beside: list[Block] = [PolyaGammaBlock(model, integrated, point, packing, given)]
+        for moved, out in (
+            ([n for n in left if n not in given.of_trials], integrated),
+            (given.of_trials, []),
+        ):
+            if moved := [name for name in moved if name in left]:
+                options = {**nuts, "integrate": out}
+                (beside if out else blocks).append(
+                    NutsBlock(model, moved, point, packing, tune, target_accept, **options)
+                )
+        blocks = [*beside, *blocks, ReportsDensity(model, integrated, point, packing)]
+    elif collapsed:
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
     elif left:
         options = {**nuts, "integrate": integrated}

@@ -24,7 +24,7 @@ from pymc_discrete.integrals.scalars import scalars_first
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Analysis, Depends
 from pymc_discrete.structure.degree import degree_after
-from pymc_discrete.structure.logp_graph import INTEGRATED, Gates, Integral, LogpGraph
+from pymc_discrete.structure.logp_graph import AUXILIARY, INTEGRATED, Gates, Integral, LogpGraph
 from pymc_discrete.structure.numbers import NUMBER, Number
 from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
 
@@ -124,7 +124,9 @@ def quadratic_in(graph: LogpGraph, model: pm.Model) -> list[str]:
     plain = {
         str(value.name)
         for rv, value in model.rvs_to_values.items()
-        if rv in model.free_RVs and model.rvs_to_transforms[rv] is None
+        if rv in model.free_RVs
+        and model.rvs_to_transforms[rv] is None
+        and not str(value.name).startswith(AUXILIARY)
     }
     chosen: list[Variable] = []
     for v in graph.others:
@@ -152,9 +154,9 @@ def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Va
             op = degree.cause(term) or "a product of them"
             raise ValueError(
                 f"{shown_names} cannot be integrated out: given all else, the log density must be a "
-                "quadratic form in them, as it is with Normal priors and a Normal likelihood of a linear "
-                f"predictor, and {name!r} is none ({op}). Leave out of integrate= what enters {name!r}; NUTS "
-                "moves it then."
+                "quadratic form in them, as it is with Normal priors and a Normal or logistic likelihood of "
+                f"a linear predictor, and {name!r} is none ({op}). Leave out of integrate= what enters "
+                f"{name!r}; NUTS moves it then."
             )
 
 

@@ -1,0 +1,258 @@
+"""Logistic likelihoods: their quadratic forms, and draws with their coefficients integrated out."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+from scipy.special import expit, logsumexp
+
+import pymc_discrete as pmd
+from pymc_discrete.integrals.logistic import augmented
+from tests.tools.running import QUIET, assert_same_draws
+from tests.tools.statistics import LARGEST_Z, z_of_moments
+
+R = np.random.default_rng(7)
+X = R.normal(size=(9, 2))
+TRIALS = np.array([3, 0, 5, 1, 2, 4, 0, 1, 6])
+COUNTS = np.array([0, 3, 0, 1, 7, 0, 2, 0, 1])
+
+
+def bernoulli(eta):
+    pm.Bernoulli("y", logit_p=eta, observed=COUNTS > 0)
+
+
+def by_probability(eta):
+    p = pm.Deterministic("p", pm.math.invlogit(eta))
+    pm.Bernoulli("y", p=p, observed=COUNTS > 0)
+
+
+def written_out(eta):
+    pm.Bernoulli("y", p=1 / (1 + pt.exp(-eta)), observed=COUNTS > 0)
+
+
+def of_elements(eta):
+    pm.Bernoulli("y", p=pm.math.sigmoid(eta)[np.array([8, 0, 1, 1, 3])], observed=[1, 0, 0, 1, 1])
+
+
+def failures(eta):
+    pm.Bernoulli("y", p=1 - pm.math.sigmoid(eta), observed=COUNTS > 0)
+
+
+def binomial(eta):
+    pm.Binomial("y", n=TRIALS, logit_p=eta, observed=np.minimum(TRIALS, COUNTS))
+
+
+def negative_binomial(eta):
+    pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=0.7, observed=COUNTS)
+
+
+def negative_binomial_by_p(eta):
+    pm.NegativeBinomial("y", n=2.5, p=pm.math.sigmoid(eta), observed=COUNTS)
+
+
+def geometric(eta):
+    pm.Geometric("y", p=pm.math.sigmoid(eta), observed=COUNTS + 1)
+
+
+LIKELIHOODS = {
+    f.__name__: f
+    for f in (
+        bernoulli,
+        by_probability,
+        written_out,
+        of_elements,
+        failures,
+        binomial,
+        negative_binomial,
+        negative_binomial_by_p,
+        geometric,
+    )
+}
+
+
+def with_gates(likelihood):
+    """Two gates, an intercept, normal priors."""
+    with pm.Model() as model:
+        g = pm.Bernoulli("g", 0.4, shape=2)
+        b, a = pm.Normal("b", 0.3, 1.2, shape=2), pm.Normal("a", 0.0, 1.0)
+        likelihood(a + X @ (g * b))
+    return model
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_quadratic_form_integrates_to_the_likelihood(name):
+    # The integral over PG(b, 0) of exp(-omega eta^2 / 2) is cosh(eta / 2)^-b.
+    model = with_gates(LIKELIHOODS[name])
+    given = augmented(model)
+    (of,) = given.likelihoods
+    named = given.model.named_vars
+    read = [given.model[n] for n in ("g", "b", "a")]
+    values = [given.model.rvs_to_values[rv] for rv in read]
+    omega = given.model.rvs_to_values[named[of.precision]]
+    shift = [given.model.rvs_to_values[named[of.shift]]] if of.shift else []
+    graphs = given.model.replace_rvs_by_values([named[n] for n in ("y", of.log_odds, of.trials)])
+    augmented_values = pytensor.function([*values, omega, *shift], graphs, mode="FAST_COMPILE")
+    loglike = pytensor.function(
+        [model.rvs_to_values[model[n]] for n in ("g", "b", "a")],
+        model.logp(vars=model["y"], sum=False),
+        mode="FAST_COMPILE",
+    )
+    r, found = np.random.default_rng(1), []
+    for _ in range(5):
+        point = [r.integers(2, size=2), r.normal(size=2), np.asarray(r.normal())]
+        w = r.uniform(0.1, 1.0, given.start[of.precision].shape)
+        s = [np.zeros(w.shape) for _ in shift]
+        form, eta, trials = augmented_values(*point, w, *s)
+        assert ((trials >= 1).all()) <= (of.shift is None)
+        if shift:  # what a further success adds
+            more, *_ = augmented_values(*point, w, s[0] + 0.5)
+            np.testing.assert_allclose(more - form, 0.5 * eta, atol=1e-12)
+        linear = form + w * eta**2 / 2
+        found.append(loglike(*point)[0] - linear + trials * np.log(np.cosh(eta / 2)))
+    np.testing.assert_allclose(found, np.broadcast_to(found[0], np.shape(found)), atol=1e-9)
+
+
+def test_what_is_no_logistic_likelihood_stays():
+    with pm.Model() as model:
+        a, g = pm.Normal("a"), pm.Bernoulli("g", 0.5)
+        pm.Bernoulli("clipped", p=pt.clip(pm.math.sigmoid(a * g), 0.01, 0.9), observed=[0, 1])
+        pm.Bernoulli("latent", logit_p=a)
+        y = pm.Bernoulli("read", logit_p=a, observed=[0, 1])
+        pm.Potential("reads", y.sum() * a)
+        pm.Bernoulli("constant", logit_p=0.3, observed=[0, 1])
+    assert augmented(model) is None
+
+
+def test_impossible_data_stay_impossible():
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=2)
+        pm.Binomial("y", n=2, logit_p=X @ b, observed=COUNTS)
+    made = augmented(model).model
+    assert made.compile_logp(mode="FAST_COMPILE")(made.initial_point()) == -np.inf
+
+
+# ---------------------------------------------------------------- draws against quadrature
+def moments(weights, values):
+    """Means and standard deviations of `values` {name: array} under the log weights of points."""
+    w = np.exp(weights - logsumexp(weights))
+    means = {name: (w * v).sum() for name, v in values.items()}
+    return {name: (means[name], np.sqrt((w * (v - means[name]) ** 2).sum())) for name, v in values.items()}
+
+
+def of_gates(logp):
+    """Moments of `with_gates`, by the midpoint rule.
+
+    Parameters
+    ----------
+    logp : log odds (..., 9) -> log probabilities of the data (..., 9)
+    """
+    axis, g = np.linspace(-5.0, 5.5, 70), np.array([0, 1])
+    points = np.stack(np.meshgrid(g, g, axis, axis, axis, indexing="ij"), -1)
+    gates, b, a = points[..., :2], points[..., 2:4], points[..., 4]
+    prior = stats.bernoulli.logpmf(gates, 0.4).sum(-1) + stats.norm.logpdf(b, 0.3, 1.2).sum(-1)
+    weights = prior + stats.norm.logpdf(a) + logp(a[..., None] + (gates * b) @ X.T).sum(-1)
+    values = {f"g{j}": gates[..., j] for j in range(2)} | {f"b{j}": (gates * b)[..., j] for j in range(2)}
+    return moments(weights, {**values, "a": a})
+
+
+def columns(posterior):
+    """{name: (chain, draw)} of gates, effective coefficients, and all else."""
+    g, b = (np.atleast_3d(posterior[n].values) for n in ("g", "b"))
+    found = {f"g{j}": g[..., j].astype(float) for j in range(g.shape[-1])}
+    found |= {f"b{j}": (g * b)[..., j] for j in range(g.shape[-1])}
+    return found | {str(n): v.values for n, v in posterior.items() if n not in ("g", "b", "p")}
+
+
+def check(posterior, exact):
+    for name, draws in columns(posterior).items():
+        assert np.abs(z_of_moments(draws, *exact[name])).max() < LARGEST_Z, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("likelihood", "logp"),
+    [
+        (bernoulli, lambda eta: stats.bernoulli.logpmf(COUNTS > 0, expit(eta))),
+        (negative_binomial, lambda eta: stats.nbinom.logpmf(COUNTS, 0.7, 0.7 / (0.7 + np.exp(eta)))),
+    ],
+)
+def test_draws_are_those_of_the_posterior(likelihood, logp, caplog):
+    with with_gates(likelihood), caplog.at_level("INFO", "pymc.discrete"):
+        idata = pmd.sample(draws=4000, tune=200, random_seed=5, **QUIET)
+    assert "given Polya-Gamma variables of 'y': 'b', 'a'" in caplog.text
+    check(idata.posterior, of_gates(logp))
+
+
+def with_unknown_size():
+    """A gate, a count of unknown size, and a prior of unknown scale."""
+    with pm.Model() as model:
+        g, tau = pm.Bernoulli("g", 0.4), pm.HalfNormal("tau", 1.5)
+        b, a = pm.Normal("b", 0.0, tau), pm.Normal("a", 0.0, 1.0)
+        r = pm.Gamma("r", 2.0, 2.0)
+        pm.NegativeBinomial("y", mu=pt.exp(a + X[:, 0] * (g * b)), alpha=r, observed=COUNTS)
+    return model
+
+
+def of_unknown_size():
+    """Moments of `with_unknown_size`, by the midpoint rule."""
+    axis, sizes, scales = np.linspace(-6.0, 6.0, 81), np.linspace(0.02, 7.0, 120), np.linspace(0.04, 7.0, 88)
+    g, b, a, r = np.meshgrid([0, 1], axis, axis, sizes, indexing="ij")
+    mean = np.exp(a[..., None] + (g * b)[..., None] * X[:, 0])
+    size = r[..., None]
+    terms = stats.bernoulli.logpmf(g, 0.4) + stats.norm.logpdf(a) + stats.gamma.logpdf(r, 2.0, scale=0.5)
+    terms += stats.nbinom.logpmf(COUNTS, size, size / (size + mean)).sum(-1)
+    # the data say nothing of the scale but by way of b
+    over_b = logsumexp(terms, axis=(0, 2, 3))
+    of_scale = stats.halfnorm.logpdf(scales, 0, 1.5) + stats.norm.logpdf(axis[:, None], 0, scales)
+    prior = logsumexp(of_scale, axis=1)[:, None, None]
+    return moments(terms + prior, {"g0": g, "b0": g * b, "a": a, "r": r}) | moments(
+        over_b[:, None] + of_scale, {"tau": np.broadcast_to(scales, of_scale.shape)}
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["pmd.sample", "pm.sample"])
+def test_draws_with_a_size_and_a_scale_that_are_unknown(sampler):
+    options = {"draws": 4000, "tune": 400, "chains": 4, "random_seed": 5, **QUIET}
+    with with_unknown_size():
+        if sampler == "pm.sample":
+            idata = pm.sample(step=pmd.AutoStep(), cores=1, **options)
+        else:
+            idata = pmd.sample(**options)
+    check(idata.posterior, of_unknown_size())
+
+
+def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_bit(tmp_path):
+    options = {"tune": 4, "chains": 1, "random_seed": 5, **QUIET}
+    with with_unknown_size() as model:
+        whole = pmd.sample(draws=8, **options)
+        pmd.sample(draws=3, checkpoint=tmp_path, **options)
+        resumed = pmd.sample(draws=8, checkpoint=tmp_path, **options)
+    assert_same_draws(whole, resumed)
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    for draw in range(8):
+        at = {n: v.values[0, draw] for n, v in whole.posterior.items()}
+        point = {"g": at["g"].astype(int), "b": at["b"], "a": at["a"]}
+        point |= {"tau_log__": np.log(at["tau"]), "r_log__": np.log(at["r"])}
+        # PyMC keeps constants such as 1.5 in single precision
+        np.testing.assert_allclose(whole.sample_stats["lp"].values[0, draw], logp(point), rtol=1e-8)
+
+
+def test_a_step_that_does_not_move_all_refuses():
+    with with_gates(bernoulli) as model:
+        with pytest.raises(ValueError, match="only a program that moves all of the model draws"):
+            pmd.target_from_model(integrate=["b", "a"])
+        assert pmd.BlockGibbs(["g"], integrate="auto").integrated == ("b", "a")
+        step = pmd.BlockGibbs(["g"], integrate=["b"])
+        with pytest.raises(ValueError, match="only a program that moves all of the model draws"):
+            pm.sample(step=[step, pm.Slice([model["a"]])], draws=2, tune=2, chains=1, **QUIET)
+
+
+def test_a_predictor_that_is_not_linear_is_named():
+    def squared(eta):
+        pm.Bernoulli("y", logit_p=eta**2, observed=COUNTS > 0)
+
+    with with_gates(squared), pytest.raises(ValueError, match="and 'y' is none"):
+        pmd.BlockGibbs(["g"], integrate=["b"])
