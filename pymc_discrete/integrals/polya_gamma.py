@@ -11,13 +11,13 @@ shape b (Polson et al. 2013, Definition 1). For b >= 1 their log densities are c
 independent variables with concave log densities has one, too (Prekopa 1973). A tangent of a concave function
 lies above it everywhere. So a tangent on each side of the mode and a constant between them bound the log
 density, wherever the tangents touch it, and the bound is easy to draw from (Devroye 1984). For every b and z
-at least 88% of the proposals are accepted. What differs is how the density is computed:
+at least 87% of the proposals are accepted. What differs is how the density is computed:
 
 ==================  ========================================================================================
 b                   density
 ==================  ========================================================================================
 1                   the series that Devroye's sampler of Polson et al. 2013 uses, of which a few terms suffice
-up to `LARGE`       X is a sum of independent variables of :math:`J^*(h, c)`, h at most `LONGEST_PIECE`, whose
+up to `LARGE_SHAPE`       X is a sum of independent variables of :math:`J^*(h, c)`, h at most `LONGEST_PIECE`, whose
                     density is a series, too (Windle, Polson and Scott 2014)
 larger              the Fourier integral of the characteristic function
 ==================  ========================================================================================
@@ -57,11 +57,11 @@ LONGEST_PIECE = 4.0
 # for all x that are proposed, but with a probability below rounding.
 TERMS = {8: 36, 4: 20}
 # b beyond which the Fourier integral takes less time than a sum of pieces
-LARGE = 160.0
+LARGE_SHAPE = 160.0
 # Number of points of the Fourier integral, and their distance in units of 1 / sd, by the bytes of a float.
-# For b >= `LARGE` the characteristic function is below rounding beyond these points, and so is the density at
+# For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is the density at
 # more than pi / distance standard deviations from the mean.
-FREQUENCIES = {8: (32, 0.29), 4: (14, 0.45)}
+FOURIER_GRID = {8: (32, 0.29), 4: (14, 0.45)}
 # Once this fraction of the elements, or fewer, are without a draw, proposals are made for these alone.
 NARROWER = 8
 
@@ -83,8 +83,8 @@ class Envelope(NamedTuple):
     right_scale: Any
 
 
-class Sums(NamedTuple):
-    """Sums of accepted proposals.
+class DrawsSoFar(NamedTuple):
+    """DrawsSoFar of accepted proposals.
 
     Attributes
     ----------
@@ -116,16 +116,16 @@ def random_polyagamma(key: Any, b: Any, z: Any, bounds: tuple[float, float] = (1
     least, most = bounds
     if most <= 1:
         return 0.25 * unit_draws(key, c)
-    if most <= LARGE:
+    if most <= LARGE_SHAPE:
         return 0.25 * sums_of_pieces(key, b, c)
-    if least > LARGE:
+    if least > LARGE_SHAPE:
         return 0.25 * large_draws(key, b, c)
     key_pieces, key_large = jax.random.split(key)
-    large = b > LARGE
+    large = b > LARGE_SHAPE
     few = sums_of_pieces(key_pieces, jnp.where(large, 1.0, b), c, ~large)
     many = jax.lax.cond(
         large.any(),
-        lambda: large_draws(key_large, jnp.where(large, b, 2 * LARGE), c, large),
+        lambda: large_draws(key_large, jnp.where(large, b, 2 * LARGE_SHAPE), c, large),
         lambda: jnp.zeros_like(few),
     )
     return 0.25 * jnp.where(large, many, few)
@@ -153,7 +153,7 @@ def sums_of_pieces(key: Any, b: Any, c: Any, wanted: Any = True):
 
 
 def large_draws(key: Any, b: Any, c: Any, wanted: Any = True):
-    """(n,) float, draws of J*(b, c) for b >= `LARGE`.
+    """(n,) float, draws of J*(b, c) for b >= `LARGE_SHAPE`.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def fourier_density(w: Any, characteristic: tuple[Any, Any]):
     / distance, k an integer (Poisson's summation formula), of which all but k = 0 are below rounding.
     """
     real, imaginary = characteristic
-    number, distance = FREQUENCIES[w.dtype.itemsize]
+    number, distance = FOURIER_GRID[w.dtype.itemsize]
     cosine, sine = jnp.cos(distance * w), jnp.sin(distance * w)
     # Horner's rule for the sum over k of (real + i imaginary)[k] exp(-i (k + 1) distance w)
     u, v = jnp.zeros_like(w), jnp.zeros_like(w)
@@ -258,7 +258,7 @@ def fourier_density(w: Any, characteristic: tuple[Any, Any]):
 
 
 def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
-    """E[exp(i t (X - mean) / sd)] for X of J*(b, c), at the points t of `FREQUENCIES`.
+    """E[exp(i t (X - mean) / sd)] for X of J*(b, c), at the points t of `FOURIER_GRID`.
 
     It is (cosh(c) / cosh(p - i q))^b exp(-i y mean), where y = t / sd and (p - i q)^2 = c^2 - 2 i y. The
     power multiplies errors by b, so that differences of numbers that are almost equal are avoided.
@@ -267,7 +267,7 @@ def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
     -------
     real, imaginary : (points, n) float
     """
-    number, distance = FREQUENCIES[b.dtype.itemsize]
+    number, distance = FOURIER_GRID[b.dtype.itemsize]
     y = distance * jnp.arange(1, number + 1, dtype=b.dtype)[:, None] / sd
     size = jnp.sqrt(c**4 + 4 * y**2)
     p = jnp.sqrt((size + c**2) / 2)
@@ -376,10 +376,10 @@ def proposal(u: Any, envelope: Envelope):
 def sums_of_draws(
     key: Any, density: FactoredDensity, envelope: Envelope, parameters: Any, counts: Any, lowest: Any = 0.0
 ):
-    """Sums of independent draws, each by rejection.
+    """DrawsSoFar of independent draws, each by rejection.
 
     In every round each element that lacks draws gets one proposal, which is accepted with the same
-    probability of at least 0.88 in every round. So the rounds end with probability 1, and their number is not
+    probability of at least 0.87 in every round. So the rounds end with probability 1, and their number is not
     limited. A nan is accepted, as it would be proposed for ever.
 
     Parameters
@@ -404,20 +404,20 @@ def sums_of_draws(
         exponent, factor = density(jnp.where(outside, envelope.right, x), parameters)
         return x, ~(outside | (v * jnp.exp(envelope.top - fallen - exponent) >= factor))
 
-    def whole_round(sums: Sums) -> Sums:
+    def whole_round(sums: DrawsSoFar) -> DrawsSoFar:
         x, accepted = proposed(sums.round, arrays)
         accepted &= sums.missing > 0
         totals = sums.totals + jnp.where(accepted, x, 0.0)
-        return Sums(sums.round + 1, totals, sums.missing - accepted)
+        return DrawsSoFar(sums.round + 1, totals, sums.missing - accepted)
 
-    def narrow_round(sums: Sums) -> Sums:
+    def narrow_round(sums: DrawsSoFar) -> DrawsSoFar:
         # indices of elements that lack draws, and if these are few, n, which is no index
         some = jnp.nonzero(sums.missing > 0, size=n // NARROWER, fill_value=n)[0]
         x, accepted = proposed(sums.round, jax.tree.map(lambda a: a.at[..., some].get(mode="clip"), arrays))
         totals = sums.totals.at[some].add(jnp.where(accepted, x, 0.0), mode="drop")
-        return Sums(sums.round + 1, totals, sums.missing.at[some].add(-accepted.astype(int), mode="drop"))
+        return DrawsSoFar(sums.round + 1, totals, sums.missing.at[some].add(-accepted.astype(int), mode="drop"))
 
-    sums = Sums(0, jnp.zeros_like(envelope.top), counts)
+    sums = DrawsSoFar(0, jnp.zeros_like(envelope.top), counts)
     few = n // NARROWER if n >= NARROWER**2 else 0
     sums = jax.lax.while_loop(lambda sums: (sums.missing > 0).sum() > few, whole_round, sums)
     if few:
