@@ -14,9 +14,9 @@ import numpy as np
 from pymc.distributions.continuous import FlatRV
 
 from pymc_discrete.differences.from_model import target_of
+from pymc_discrete.integrals.augmented import augmented
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
-from pymc_discrete.integrals.logistic import augmented
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph
 from pymc_discrete.model.of_labels import selected_by
@@ -63,7 +63,7 @@ def chosen_coefficients(
     move = f"{shown(names)} {'moves' if len(names) == 1 else 'move'}"
     if found:
         given = augmented(described.model, found)
-        of = f", given Polya-Gamma variables of {shown(of.name for of in given.likelihoods)}" if given else ""
+        of = f", given {given.described()}" if given else ""
         _log.info(f"Integrated out while {move}{of}: {shown(found)}. {sampled_by} leaves them to NUTS.")
     for left, why in merged_texts(why_of_clusters(described, names, set(moved) - set(found))):
         _log.info(f"Not integrated out while {move}: {shown(left)}, since {why}.")
@@ -151,7 +151,7 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
         terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
         if gates_of(terms, coefficients):
             return chosen
-        # a site that is no gate hardly moves given Polya-Gamma variables, which fit its value
+        # a site that is no gate hardly moves given further variables, which fit its value
         if (given and augmented(of_user, chosen)) or any(
             bound is None for name in names for bound in supports[name]
         ):

@@ -14,9 +14,9 @@ from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.differences.invariants import separated
+from pymc_discrete.integrals.augmented import augmented
 from pymc_discrete.integrals.conjugate import read_from, without_conjugate
 from pymc_discrete.integrals.integrate import integrated
-from pymc_discrete.integrals.logistic import augmented
 from pymc_discrete.model.identity import key_of_object, lasting_name
 from pymc_discrete.model.in_32_bits import narrowed
 from pymc_discrete.model.kept_for_models import KeptForModels

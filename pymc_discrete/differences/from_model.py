@@ -6,9 +6,9 @@ import numpy as np
 import pymc as pm
 
 from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.integrals.augmented import augmented, refuse_outside_of_program
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters, why_not_integrated
 from pymc_discrete.integrals.integrate import quadratic_in
-from pymc_discrete.integrals.logistic import augmented, refuse_outside_of_program
 from pymc_discrete.model.blocks import CONTINUOUS, block_of, model_of, value_name
 from pymc_discrete.model.described import DescribedBlock, DescribedModel
 from pymc_discrete.model.identity import key_of_object
@@ -59,7 +59,7 @@ def target_from_model(
         Continuous variables that are integrated out. Given all else, the log density must be a quadratic form
         in them; or labels select their elements, ``phi[z]``, and their prior is conjugate to what reads them.
         "auto" takes the latter, and where there are none all of the former that the block's terms depend on.
-        (Coefficients of a logistic likelihood are integrated out in `sample` only.)
+        (Coefficients of a logistic or probit likelihood are integrated out in `sample` only.)
 
     Returns
     -------

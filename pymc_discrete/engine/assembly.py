@@ -12,13 +12,13 @@ from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.collapsed import CollapsedBlock
 from pymc_discrete.engine.custom import CustomBlock
 from pymc_discrete.engine.discrete import DiscreteBlock
+from pymc_discrete.engine.further_variables import FurtherVariables, ReportsDensity
 from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.engine.nuts_with_counts import NutsWithCounts
 from pymc_discrete.engine.points import Points
-from pymc_discrete.engine.polya_gamma import PolyaGammaBlock, ReportsDensity
 from pymc_discrete.engine.slice import SliceBlock
 from pymc_discrete.engine.summed import SummedBlock
-from pymc_discrete.integrals.logistic import augmented
+from pymc_discrete.integrals.augmented import augmented
 from pymc_discrete.model.blocks import CONTINUOUS, CUSTOM, DISCRETE
 from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown
@@ -118,10 +118,10 @@ def blocks_of(
     assigned = {*summed, *(name for s in steps for name in s.own_variables)}
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if given := augmented(model, integrated) if integrated else None:
-        beside: list[Block] = [PolyaGammaBlock(model, integrated, point, packing, given)]
+        beside: list[Block] = [FurtherVariables(model, integrated, point, packing, given)]
         for moved, out in (
-            ([n for n in left if n not in given.of_trials], integrated),
-            (given.of_trials, []),
+            ([n for n in left if n not in given.beside], integrated),
+            (given.beside, []),
         ):
             if moved := [name for name in moved if name in left]:
                 options = {**nuts, "integrate": out}

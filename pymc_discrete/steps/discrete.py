@@ -25,7 +25,7 @@ from pymc_discrete.differences.from_model import coefficients_of, target_of
 from pymc_discrete.engine.discrete import STATISTICS_OF_SITES, draw_of_block
 from pymc_discrete.engine.nuts_options import OfNuts
 from pymc_discrete.engine.statistic import Statistic, as_pymc_declares
-from pymc_discrete.integrals.logistic import refuse_outside_of_program
+from pymc_discrete.integrals.augmented import refuse_outside_of_program
 from pymc_discrete.kernels import Kernel, adaptation
 from pymc_discrete.kernels.method import Method
 from pymc_discrete.kernels.random import key_of_words
@@ -98,8 +98,8 @@ class DiscreteStep(JaxStep):
         random state of positive density.
     integrate : None, "auto", or a list of variables or names
         Continuous variables in which, given all else, the log density is a quadratic form, such as the
-        coefficients of a regression with Normal priors and errors, or of a logistic one, for which Polya-Gamma
-        variables are drawn in each transition; or parameters that labels select,
+        coefficients of a regression with Normal priors and errors, or of a logistic or probit one, for which
+        further variables are drawn in each transition; or parameters that labels select,
         ``phi[z]``, with a conjugate prior. They are integrated out while the discrete variables move, and
         drawn at the end of each draw. "auto" takes the latter, and where there are none all of the former
         that share a term with the block. In `sample`, NUTS moves the other continuous variables with them

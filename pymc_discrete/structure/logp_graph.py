@@ -17,7 +17,7 @@ from pymc_discrete.structure.numbers import Derivation, hoisted, numbers_in
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 INTEGRATED = "integrated out"  # the name of the term that stands for an integral
-# Names begin so of variables that a program draws at the start of each transition, for what reads them after it.
+# names begin so of variables that a program draws at the start of each transition, for what reads them then
 AUXILIARY = "/auxiliary: "
 
 

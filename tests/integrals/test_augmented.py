@@ -1,5 +1,7 @@
-"""Logistic likelihoods: their quadratic forms, and draws with their coefficients integrated out."""
+"""Likelihoods that are quadratic forms given further variables: the forms, and draws of models with them."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor
@@ -9,7 +11,9 @@ from scipy import stats
 from scipy.special import expit, logsumexp
 
 import pymc_discrete as pmd
-from pymc_discrete.integrals.logistic import augmented
+from pymc_discrete.integrals import logistic
+from pymc_discrete.integrals.augmented import augmented
+from pymc_discrete.integrals.probit import positive_normal
 from tests.tools.running import QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments
 
@@ -82,6 +86,7 @@ def with_gates(likelihood):
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.by_default("of_elements", "negative_binomial")
 def test_the_quadratic_form_integrates_to_the_likelihood(name):
     # The integral over PG(b, 0) of exp(-omega eta^2 / 2) is cosh(eta / 2)^-b.
     model = with_gates(LIKELIHOODS[name])
@@ -90,9 +95,11 @@ def test_the_quadratic_form_integrates_to_the_likelihood(name):
     named = given.model.named_vars
     read = [given.model[n] for n in ("g", "b", "a")]
     values = [given.model.rvs_to_values[rv] for rv in read]
-    omega = given.model.rvs_to_values[named[of.precision]]
-    shift = [given.model.rvs_to_values[named[of.shift]]] if of.shift else []
-    graphs = given.model.replace_rvs_by_values([named[n] for n in ("y", of.log_odds, of.trials)])
+    precision, more = of.variables[logistic.PRECISION], of.variables.get(logistic.SUCCESSES)
+    omega = given.model.rvs_to_values[named[precision]]
+    shift = [given.model.rvs_to_values[named[more]]] if more else []
+    outputs = ("y", of.read[logistic.LOG_ODDS], of.read[logistic.TRIALS])
+    graphs = given.model.replace_rvs_by_values([named[n] for n in outputs])
     augmented_values = pytensor.function([*values, omega, *shift], graphs, mode="FAST_COMPILE")
     loglike = pytensor.function(
         [model.rvs_to_values[model[n]] for n in ("g", "b", "a")],
@@ -102,19 +109,49 @@ def test_the_quadratic_form_integrates_to_the_likelihood(name):
     r, found = np.random.default_rng(1), []
     for _ in range(5):
         point = [r.integers(2, size=2), r.normal(size=2), np.asarray(r.normal())]
-        w = r.uniform(0.1, 1.0, given.start[of.precision].shape)
+        w = r.uniform(0.1, 1.0, of.shape)
         s = [np.zeros(w.shape) for _ in shift]
         form, eta, trials = augmented_values(*point, w, *s)
-        assert ((trials >= 1).all()) <= (of.shift is None)
+        assert (trials >= 1).all() == (more is None)
         if shift:  # what a further success adds
-            more, *_ = augmented_values(*point, w, s[0] + 0.5)
-            np.testing.assert_allclose(more - form, 0.5 * eta, atol=1e-12)
+            shifted, *_ = augmented_values(*point, w, s[0] + 0.5)
+            np.testing.assert_allclose(shifted - form, 0.5 * eta, atol=1e-12)
         linear = form + w * eta**2 / 2
         found.append(loglike(*point)[0] - linear + trials * np.log(np.cosh(eta / 2)))
     np.testing.assert_allclose(found, np.broadcast_to(found[0], np.shape(found)), atol=1e-9)
 
 
-def test_what_is_no_logistic_likelihood_stays():
+def probit(eta):
+    pm.Bernoulli("y", p=pm.math.invprobit(eta), observed=COUNTS > 0)
+
+
+def test_the_predictor_of_a_probit_likelihood():
+    model = with_gates(probit)
+    given = augmented(model)
+    (of,) = given.likelihoods
+    predictor = given.model.named_vars[of.read["predictor"]]
+    values = [given.model.rvs_to_values[given.model[n]] for n in ("g", "b", "a")]
+    values += [given.model.rvs_to_values[given.model.named_vars[of.variables["latent variables"]]]]
+    graphs = given.model.replace_rvs_by_values([given.model["y"], predictor])
+    form = pytensor.function(values, graphs, mode="FAST_COMPILE")
+    point, u = [np.array([1, 0]), np.array([0.7, -0.4]), np.asarray(0.3)], np.linspace(-1, 1, 9)
+    value, eta = form(*point, u)
+    np.testing.assert_allclose(eta, 0.3 + 0.7 * X[:, 0], rtol=1e-6)  # PyMC divides by sqrt(2) in 32 bits
+    np.testing.assert_allclose(value, u * eta - eta**2 / 2, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_draws_of_positive_normal_variables(dtype):
+    means = np.array([-60.0, -37.0, -35.0, -13.0, -11.0, -2.0, 0.0, 1.0, 9.0], dtype)
+    with jax.enable_x64(dtype is np.float64):
+        drawn = positive_normal(jax.random.key(3), jnp.repeat(jnp.asarray(means), 4000)).reshape(9, 4000)
+    assert drawn.dtype == dtype
+    for mean, draws in zip(means, np.asarray(drawn, float), strict=True):
+        uniform = np.exp(stats.norm.logsf(draws - mean) - stats.norm.logsf(-mean))
+        assert stats.kstest(uniform, "uniform").pvalue > 1e-4, mean
+
+
+def test_what_is_no_such_likelihood_stays():
     with pm.Model() as model:
         a, g = pm.Normal("a"), pm.Bernoulli("g", 0.5)
         pm.Bernoulli("clipped", p=pt.clip(pm.math.sigmoid(a * g), 0.01, 0.9), observed=[0, 1])
@@ -176,12 +213,14 @@ def check(posterior, exact):
     [
         (bernoulli, lambda eta: stats.bernoulli.logpmf(COUNTS > 0, expit(eta))),
         (negative_binomial, lambda eta: stats.nbinom.logpmf(COUNTS, 0.7, 0.7 / (0.7 + np.exp(eta)))),
+        (probit, lambda eta: stats.bernoulli.logpmf(COUNTS > 0, stats.norm.cdf(eta))),
     ],
 )
 def test_draws_are_those_of_the_posterior(likelihood, logp, caplog):
     with with_gates(likelihood), caplog.at_level("INFO", "pymc.discrete"):
         idata = pmd.sample(draws=4000, tune=200, random_seed=5, **QUIET)
-    assert "given Polya-Gamma variables of 'y': 'b', 'a'" in caplog.text
+    called = "latent" if likelihood is probit else "Polya-Gamma"
+    assert f"given {called} variables of 'y': 'b', 'a'" in caplog.text
     check(idata.posterior, of_gates(logp))
 
 

@@ -1,6 +1,6 @@
-"""Blocks of a compiled chain in which coefficients of logistic likelihoods are integrated out.
+"""Blocks of a compiled chain in which coefficients are integrated out given further variables.
 
-The blocks that integrate them out come first in each draw. They read Polya-Gamma variables that were drawn,
+The blocks that integrate them out come first in each draw. They read further variables that were drawn,
 before any of them, given all else, and that nothing reads after them: these variables are no part of the
 state of a chain. All other blocks move as if there were none.
 """
@@ -9,7 +9,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 
@@ -18,13 +17,12 @@ from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.engine.statistic import Statistic
-from pymc_discrete.integrals.logistic import Augmented, Logistic
-from pymc_discrete.integrals.polya_gamma import random_polyagamma
+from pymc_discrete.integrals.augmented import AugmentedModel
 from pymc_discrete.runtime.names import shown
 
 
 class ReportsDensity(Block):
-    """A block that moves nothing and reports the log density, which those before it have of another model.
+    """Moves nothing and reports the log density of the model, where the blocks before it have another one's.
 
     Parameters
     ----------
@@ -64,13 +62,13 @@ class ReportsDensity(Block):
         return point, state, {"lp": self.density.logdensity(point)}
 
 
-class PolyaGammaBlock(ReportsDensity):
-    """Draws the Polya-Gamma variables of logistic likelihoods, given all else.
+class FurtherVariables(ReportsDensity):
+    """Draws the further variables of an augmented model, given all else.
 
     Parameters
     ----------
     model, names, point, points : as in `ReportsDensity`
-    given : the model with these variables
+    given : the augmented model
     """
 
     stats: Mapping[str, Statistic] = {}
@@ -81,45 +79,26 @@ class PolyaGammaBlock(ReportsDensity):
         names: Sequence[str],
         point: dict[str, np.ndarray],
         points: Points,
-        given: Augmented,
+        given: AugmentedModel,
     ):
         super().__init__(model, names, point, points)
-        self.likelihoods = given.likelihoods
-        outputs = [name for of in given.likelihoods for name in (of.log_odds, of.trials)]
-        self.recorder, own = Recorder.of(given.model, outputs, points, {}, "of Polya-Gamma variables")
+        self.given = given
+        read = [name for of in given.likelihoods for name in of.read.values()]
+        self.recorder, own = Recorder.of(given.model, read, points, {}, "for further variables")
         self.numbers = {**self.numbers, **own, **given.start}
 
     @property
     def key(self) -> Hashable:
-        return (type(self), self.recorder, tuple(map(repr, self.likelihoods)))
+        return (type(self), self.recorder, tuple(map(repr, self.given.likelihoods)))
 
     def described(self) -> str:
-        return f"Polya-Gamma variables of {shown(of.name for of in self.likelihoods)}"
+        return self.given.described()
 
     def named(self) -> str:
         return f"the {self.described()}"
 
     def draw(self, key, t, point: dict[str, Any], state: Any):
         values, drawn = self.recorder(point), dict(point)
-        for n, of in enumerate(self.likelihoods):
-            drawn.update(polya_gamma_of(jax.random.fold_in(key, n), of, values))
+        for n, of in enumerate(self.given.likelihoods):
+            drawn.update(of.draw(jax.random.fold_in(key, n), values))
         return drawn, state, {}
-
-
-def polya_gamma_of(key, of: Logistic, values: Mapping[str, Any]) -> dict[str, Any]:
-    """{name: draw} of the Polya-Gamma variables of a likelihood, and of its further variables.
-
-    Parameters
-    ----------
-    values : {name: array} of its log odds and trials
-    """
-    log_odds, trials = values[of.log_odds].reshape(-1), values[of.trials].reshape(-1)
-    shape, new = values[of.log_odds].shape, dict[str, Any]()
-    if of.shift is not None:
-        few, key_more = trials < 1, jax.random.fold_in(key, 1)
-        more = jax.random.uniform(key_more, trials.shape, trials.dtype) < jax.nn.sigmoid(log_odds)
-        new[of.shift] = jnp.where(few, more - 0.5, 0.0).reshape(shape)
-        trials = trials + few
-    bounds = (max(of.least, 1.0), max(of.most, 1.0) + (of.shift is not None))
-    omega = random_polyagamma(key, trials, log_odds, bounds)
-    return {**new, of.precision: omega.reshape(shape)}

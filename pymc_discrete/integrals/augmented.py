@@ -1,0 +1,312 @@
+"""Likelihoods that are quadratic forms given further variables, and models that have these in their place.
+
+A regression whose likelihood is logistic or probit has no normal coefficients. But it is the integral, over
+further variables, of a likelihood that is a quadratic form in the linear predictor; given these variables
+coefficients are integrated out as in any other regression. The further variables are drawn given all else
+before each use, and are no part of the state of a chain.
+
+An `Augmentation` is how that is done for likelihoods of one kind: a file of this folder, and an entry of
+`AUGMENTATIONS`.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import toposort
+
+from pymc_discrete.integrals.logistic import LOGISTIC
+from pymc_discrete.integrals.probit import PROBIT
+from pymc_discrete.model.structure_of_model import MadeModel
+from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.logp_graph import AUXILIARY
+from pymc_discrete.structure.numbers import NUMBER
+from pymc_discrete.structure.rebuild import rebuild, rewritten
+
+
+class Augmentation(Protocol):
+    """How likelihoods of one kind are quadratic forms.
+
+    Attributes
+    ----------
+    called : what the further variables are called in messages
+    """
+
+    called: str
+
+    def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
+        """What must be linear in coefficients, None for a distribution of another kind.
+
+        Parameters
+        ----------
+        op, params : of the distribution
+        """
+
+    def form(
+        self,
+        op: Any,
+        params: Sequence[Variable],
+        data: Variable,
+        predictor: Variable,
+        further: Callable[[str, np.ndarray], Variable],
+    ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
+        """The logarithm of the likelihood of each element, given further variables.
+
+        Parameters
+        ----------
+        op, params, data : of the observed variable
+        predictor : as `predictor` gives it, perhaps written in another way
+        further : (what it is, a value at which there is a density) -> such a variable
+
+        Returns
+        -------
+        form : a quadratic form in the predictor; -inf for impossible data
+        read : {what it is: what a draw of the further variables reads}
+        facts : what a draw can rely on, whatever the state
+        """
+
+    def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
+        """{what it is: (n,) array}, a draw of the further variables given all else.
+
+        Parameters
+        ----------
+        values : {what it is: (n,) array}, of what is `read`
+        facts : as `form` gives them
+        """
+
+
+AUGMENTATIONS: dict[str, Augmentation] = {"logistic": LOGISTIC, "probit": PROBIT}
+
+
+class Augmented(NamedTuple):
+    """An observed variable whose likelihood is a quadratic form given further variables.
+
+    Attributes
+    ----------
+    name : of the variable
+    kind : of the likelihood, a key of `AUGMENTATIONS`
+    shape : of the data
+    variables : {what it is: name} of the further variables
+    read : {what it is: name of a Deterministic} of what a draw of them reads
+    facts : as `Augmentation.form` gives them
+    beside : names of the continuous value variables on which the distribution of the further variables
+        depends in another way than by the predictor: these move with the further variables integrated out
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    variables: dict[str, str]
+    read: dict[str, str]
+    facts: tuple[Any, ...]
+    beside: list[str]
+
+    def draw(self, key: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+        """{name: draw} of the further variables, given {name of a Deterministic: value}."""
+        own = {role: values[name].reshape(-1) for role, name in self.read.items()}
+        drawn = AUGMENTATIONS[self.kind].draw(key, own, self.facts)
+        return {name: drawn[role].reshape(self.shape) for role, name in self.variables.items()}
+
+
+class AugmentedModel(NamedTuple):
+    """A model with quadratic forms in the place of likelihoods, given further variables.
+
+    Attributes
+    ----------
+    model : without the densities of the further variables, which nothing but a draw of them moves
+    likelihoods : list of Augmented
+    start : {further variable: value}, at which the model has a density
+    """
+
+    model: pm.Model
+    likelihoods: list[Augmented]
+    start: dict[str, np.ndarray]
+
+    @property
+    def beside(self) -> list[str]:
+        """Continuous value variables that move with the further variables integrated out."""
+        return list(dict.fromkeys(name for of in self.likelihoods for name in of.beside))
+
+    def described(self) -> str:
+        """The further variables, for a message."""
+        kinds = list(dict.fromkeys(of.kind for of in self.likelihoods))
+        return " and ".join(
+            f"{AUGMENTATIONS[kind].called} of {shown(of.name for of in self.likelihoods if of.kind == kind)}"
+            for kind in kinds
+        )
+
+
+def augmented(model: pm.Model, names: Collection[str] | None = None) -> AugmentedModel | None:
+    """The model with those likelihoods augmented that read some variables; None if there are none.
+
+    Parameters
+    ----------
+    names : of continuous value variables; all by default
+    """
+    random = list(model.basic_RVs)
+    read = {rv for rv, value in model.rvs_to_values.items() if names is None or value.name in names}
+    found = []
+    for rv in model.observed_RVs:
+        of = kind_and_predictor(rv, random)
+        if of is not None and not is_read(rv, model) and read & {*directly_read([of[1]], random)}:
+            found.append((rv, *of))
+    return with_quadratic_forms(model, found) if found else None
+
+
+def refuse_outside_of_program(names: Collection[str], inputs: Collection[str]) -> None:
+    """Refuse a density that reads variables which only the program of a whole model draws.
+
+    Parameters
+    ----------
+    names : what is integrated out
+    inputs : names of what the density reads
+
+    Raises
+    ------
+    ValueError
+    """
+    if any(name.startswith(AUXILIARY) for name in inputs):
+        raise ValueError(
+            f"{shown(names)} cannot be integrated out here: with a logistic or probit likelihood that takes "
+            "further variables, which only a program that moves all of the model draws. Use pmd.sample(), or "
+            "in pm.sample the one step pmd.AutoStep() without vars; or leave integrate= out."
+        )
+
+
+# ---------------------------------------------------------------- what is found in a model
+def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, Variable] | None:
+    """The kind of the likelihood of an observed variable and its predictor, None for any other.
+
+    Parameters
+    ----------
+    random : all random variables of the model
+    """
+    op = rv.owner.op
+    if not isinstance(op, pt.random.op.RandomVariable):
+        return None
+    inputs = {v: v.type() for v in random}
+    params = rebuild(op.dist_params(rv.owner), inputs, without_views)
+    for kind, augmentation in AUGMENTATIONS.items():
+        found = augmentation.predictor(op, params)
+        if found is None:  # it may be written in another way
+            found = augmentation.predictor(op, rewritten(params))
+        if found is not None:
+            (found,) = rewritten([found])
+            return kind, rebuild([found], {new: v for v, new in inputs.items()})[0]
+    return None
+
+
+def without_views(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+    """What a Deterministic stands for."""
+    return inputs[:1] if isinstance(node.op, ViewOp) else None
+
+
+def directly_read(graphs: Sequence[Variable], random: Sequence[Variable]) -> list[Variable]:
+    """The random variables that graphs read other than by way of further random variables."""
+    inputs = [v for node in toposort(list(graphs), blockers=list(random)) for v in node.inputs]
+    return [v for v in dict.fromkeys([*graphs, *inputs]) if v in {*random}]
+
+
+def is_read(rv: Variable, model: pm.Model) -> bool:
+    """Whether the rest of a model reads an observed variable."""
+    random = list(model.basic_RVs)
+    others = [v for other in random if other is not rv for v in other.owner.inputs]
+    return rv in directly_read([*others, *model.potentials], random)
+
+
+# ---------------------------------------------------------------- the model without these likelihoods
+class Making:
+    """A model in the making, of which observed variables become potentials.
+
+    Parameters
+    ----------
+    model : pm.Model
+
+    Attributes
+    ----------
+    start : as that of `AugmentedModel`
+    """
+
+    def __init__(self, model: pm.Model):
+        self._model, self.start = model, dict[str, np.ndarray]()
+        self._free, self._values = list(model.free_RVs), dict(model.rvs_to_values)
+        self._starts, self._transforms = dict(model.rvs_to_initial_values), dict(model.rvs_to_transforms)
+        self._potentials, self._deterministics = list(model.potentials), list(model.deterministics)
+        self._named = dict(model.named_vars)
+
+    def further(self, name: str, value: np.ndarray) -> Variable:
+        """A new variable without a density, of this name, which starts at a value."""
+        new = pm.Flat.dist(shape=value.shape)
+        new.name = name
+        self._free.append(new)
+        self._values[new] = pt.TensorType(new.type.dtype, shape=value.shape)(name=name)
+        self._starts[new], self._transforms[new], self._named[name] = value, None, new
+        self.start[name] = value
+        return new
+
+    def replaced(self, rv: Variable, form: Variable, outputs: Sequence[Variable]) -> None:
+        """Put a potential of its name in the place of an observed variable, and add Deterministics."""
+        form.name = str(rv.name)
+        for of in (self._values, self._starts, self._transforms):
+            of.pop(rv, None)
+        self._potentials.append(form)
+        self._deterministics += outputs
+        self._named |= {str(v.name): v for v in (form, *outputs)}
+
+    def made(self) -> pm.Model:
+        """The model."""
+        made = MadeModel.of(self._model, f"{NUMBER}given further variables: ")
+        made.__dict__.update(
+            free_RVs=self._free,
+            observed_RVs=[rv for rv in self._model.observed_RVs if rv in self._values],
+            potentials=self._potentials,
+            deterministics=self._deterministics,
+            named_vars=self._named,
+            rvs_to_values=self._values,
+            values_to_rvs={value: rv for rv, value in self._values.items()},
+            rvs_to_transforms=self._transforms,
+            rvs_to_initial_values=self._starts,
+        )
+        return made
+
+
+def with_quadratic_forms(
+    model: pm.Model, found: Sequence[tuple[Variable, str, Variable]]
+) -> AugmentedModel:
+    """The model with quadratic forms in the place of likelihoods.
+
+    Parameters
+    ----------
+    found : [(observed variable, kind of its likelihood, its predictor)]
+    """
+    making = Making(model)
+    likelihoods = [as_quadratic_form(making, model, *each) for each in found]
+    return AugmentedModel(making.made(), likelihoods, making.start)
+
+
+def as_quadratic_form(
+    making: Making, model: pm.Model, rv: Variable, kind: str, predictor: Variable
+) -> Augmented:
+    """Put a quadratic form in the place of a likelihood; the parameters are as in `with_quadratic_forms`."""
+    name, data, variables = str(rv.name), model.rvs_to_values[rv], dict[str, str]()
+    predictor = pt.broadcast_to(predictor, data.shape)
+
+    def further(role: str, value: np.ndarray) -> Variable:
+        variables[role] = f"{AUXILIARY}{role} of {name}"
+        return making.further(variables[role], value)
+
+    params = rv.owner.op.dist_params(rv.owner)
+    form, read, facts = AUGMENTATIONS[kind].form(rv.owner.op, params, data, predictor, further)
+    outputs = {
+        role: pt.broadcast_to(v, data.shape).astype("float64").copy(name=f"{AUXILIARY}{role} of {name}")
+        for role, v in read.items()
+    }
+    making.replaced(rv, form, [*outputs.values()])
+    others = directly_read([v for v in read.values() if v is not predictor], model.basic_RVs)
+    beside = [str(model.rvs_to_values[v].name) for v in others if v.type.dtype.startswith("float")]
+    shape, names = tuple(map(int, data.shape.eval())), {role: str(v.name) for role, v in outputs.items()}
+    return Augmented(name, kind, shape, variables, names, facts, beside)
