@@ -12,7 +12,7 @@ from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.collapsed import CollapsedBlock
 from pymc_discrete.engine.custom import CustomBlock
 from pymc_discrete.engine.discrete import DiscreteBlock
-from pymc_discrete.engine.further_variables import FurtherVariables, ReportsDensity
+from pymc_discrete.engine.further_variables import FurtherVariables
 from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.engine.nuts_with_counts import NutsWithCounts
 from pymc_discrete.engine.points import Points
@@ -118,17 +118,14 @@ def blocks_of(
     assigned = {*summed, *(name for s in steps for name in s.own_variables)}
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if given := augmented(model, integrated) if integrated else None:
-        beside: list[Block] = [FurtherVariables(model, integrated, point, packing, given)]
-        for moved, out in (
-            ([n for n in left if n not in given.beside], integrated),
-            (given.beside, []),
-        ):
-            if moved := [name for name in moved if name in left]:
-                options = {**nuts, "integrate": out}
-                (beside if out else blocks).append(
-                    NutsBlock(model, moved, point, packing, tune, target_accept, **options)
-                )
-        blocks = [*beside, *blocks, ReportsDensity(model, integrated, point, packing)]
+        # Given further variables, all coefficients together are hardly scaled up or down, nor is the scale of
+        # their prior. NUTS, which needs no such variables, moves all of them once more.
+        last = NutsBlock(model, [*left, *integrated], point, packing, tune, target_accept, **nuts)
+        first: list[Block] = [FurtherVariables(last, given)]
+        if moved := [name for name in left if name not in given.beside]:
+            options = {**nuts, "integrate": integrated}
+            first.append(NutsBlock(model, moved, point, packing, tune, target_accept, **options))
+        blocks = [*first, *blocks, last]
     elif collapsed:
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
     elif left:

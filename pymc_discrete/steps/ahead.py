@@ -22,7 +22,7 @@ import numpy as np
 from pymc.blocking import PointType, StatsType
 from pymc.step_methods.state import DataClassState, dataclass_state
 
-from pymc_discrete.engine.source import STANDS_IN, ChainOrder, ChainSource, Chunk, Handed
+from pymc_discrete.engine.source import NUTS, STANDS_IN, ChainOrder, ChainSource, Chunk, Handed
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.steps.shared import LeftValues
 
@@ -215,7 +215,9 @@ class Ahead:
         if self.by_nuts:  # these zeros are the result if other steps move all variables of NUTS
             each[self.slots[0]] = {name: dtype() for name, (dtype, _) in NUTS_STATISTICS.items()}
         for place, names in self._chunk.blocks:
-            stats = {} if place == STANDS_IN else each[self.slots[place + 1]]
+            # NUTS that only moves what a discrete step integrates out has no place in the declared statistics
+            nowhere = place == STANDS_IN or (place == NUTS and not self.by_nuts)
+            stats = {} if nowhere else each[self.slots[place + 1]]
             for name in names:
                 several = all_names.count(name) > 1 and np.ndim(values[name]) > 0
                 value = values[name][seen.get(name, 0)] if several else values[name]

@@ -251,6 +251,12 @@ def of_unknown_size():
     )
 
 
+def test_a_model_without_other_continuous_variables_in_pm_sample():
+    with with_gates(bernoulli):
+        idata = pm.sample(step=pmd.AutoStep(), draws=3, tune=3, chains=1, cores=1, random_seed=5, **QUIET)
+    assert np.isfinite(idata.sample_stats["lp"]).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["pmd.sample", "pm.sample"])
 def test_draws_with_a_size_and_a_scale_that_are_unknown(sampler):
