@@ -3,8 +3,9 @@
 python -m benchmarks.integrals --out benchmarks/results/NAME-integrals
 
 A: 200 rows, 100 columns, the noise known. A': 300 columns that are correlated 0.9; noise, scale of the
-coefficients and inclusion probability unknown. Whether every chain visits the columns that the others know is
-shown by the largest difference between an inclusion probability of a chain and that of all chains.
+coefficients and inclusion probability unknown. L: a logistic regression, 500 rows, 100 columns correlated 0.6
+with their neighbours, scale and inclusion probability unknown. Whether every chain visits the columns that the
+others know is shown by the largest difference between an inclusion probability of a chain and that of all.
 """
 
 import time
@@ -12,7 +13,13 @@ import time
 import numpy as np
 
 from benchmarks import harness, scores
-from benchmarks.models import spike_and_slab, spike_and_slab_data
+from benchmarks.models import (
+    logistic_selection,
+    logistic_selection_data,
+    logistic_selection_summaries,
+    spike_and_slab,
+    spike_and_slab_data,
+)
 
 CHAINS = 4
 CORRELATION = 0.9
@@ -40,11 +47,17 @@ def correlated():
     return model, ["gamma"]
 
 
-MODELS = {"A'": (correlated, correlated_data), "A": (spike_and_slab, spike_and_slab_data)}
+MODELS = {
+    "A'": (correlated, correlated_data),
+    "A": (spike_and_slab, spike_and_slab_data),
+    "L": (logistic_selection, logistic_selection_data),
+}
+# all that is normal given the indicators, by model
+COEFFICIENTS = {"L": ["beta", "a"]}
 
 
-def step_of(sampler):
-    """The step of a sampler, None for PyMC's own choice."""
+def step_of(sampler, model):
+    """The step of a sampler on one of the models, None for PyMC's own choice."""
     import pymc_discrete as pmd
 
     if sampler == "PyMC":
@@ -52,13 +65,15 @@ def step_of(sampler):
     if sampler == "pm.sample, not integrated":
         return pmd.BlockGibbs(["gamma"])
     if sampler == "pm.sample":
-        return pmd.CollapsedNUTS(integrate=["beta"])
-    return pmd.BlockGibbs(["gamma"], integrate=["beta"])
+        return pmd.CollapsedNUTS(integrate=COEFFICIENTS.get(model, ["beta"]))
+    return pmd.BlockGibbs(["gamma"], integrate=COEFFICIENTS.get(model, ["beta"]))
 
 
-def summaries_of(posterior, data):
-    X, y = data()
+def summaries_of(posterior, model):
+    X, y = MODELS[model][1]()
     a = {name: v.values for name, v in posterior.data_vars.items()}
+    if model == "L":
+        return logistic_selection_summaries(a)
     residual = y - (a["gamma"] * a["beta"]) @ X.T
     found = {"number active": a["gamma"].sum(-1), "squared error": (residual**2).sum(-1)}
     return found | {name: a[name] for name in ("w", "sigma", "tau") if name in a}
@@ -69,8 +84,7 @@ def measure(args, model, sampler):
 
     import pymc_discrete as pmd
 
-    build, data = MODELS[model]
-    (built, _), ends = build(), {}
+    (built, _), ends = MODELS[model][0](), {}
     quiet = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
     run = {"draws": DRAWS[sampler], "tune": args.tune, "chains": CHAINS, **quiet}
     begin = time.perf_counter()
@@ -78,7 +92,7 @@ def measure(args, model, sampler):
         if sampler == "pmd.sample":
             chunks = []
             run["callback"] = lambda *_: chunks.append(time.process_time())
-            tree = pmd.sample(step=step_of(sampler), **run)
+            tree = pmd.sample(step=step_of(sampler, model), **run)
             seconds = (chunks[-1] - chunks[0]) * len(chunks) / (len(chunks) - 1)
         else:
 
@@ -87,13 +101,13 @@ def measure(args, model, sampler):
                     now = time.process_time()
                     ends[draw.chain] = (ends.get(draw.chain, (now,))[0], now)
 
-            tree = pm.sample(step=step_of(sampler), cores=1, callback=callback, **run)
+            tree = pm.sample(step=step_of(sampler, model), cores=1, callback=callback, **run)
             seconds = sum(last - first for first, last in ends.values())
     whole = time.perf_counter() - begin
     gamma = tree["posterior"]["gamma"].values
     shares = gamma.mean(1)
     apart = float(np.abs(shares - shares.mean(0)).max())
-    found = scores.scored(summaries_of(tree["posterior"], data), seconds)
+    found = scores.scored(summaries_of(tree["posterior"], model), seconds)
     return found | {"whole": whole, "apart": apart, "inclusion": shares.mean(0).round(4).tolist()}
 
 

@@ -10,7 +10,15 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.count_chains import dail_madsen, reported_cases, sir
 from benchmarks.jags_program import JagsModel, run_jags, stacked
-from benchmarks.models import mixture, mixture_summaries, n_mixture, n_mixture_summaries
+from benchmarks.models import (
+    logistic_selection,
+    logistic_selection_data,
+    logistic_selection_summaries,
+    mixture,
+    mixture_summaries,
+    n_mixture,
+    n_mixture_summaries,
+)
 from benchmarks.scores import scored, z_scores
 
 CHAINS, TUNE = 2, 1000
@@ -173,6 +181,23 @@ def rates_of_epidemic(a):
     return {name: a[name] for name in RATES_OF_EPIDEMIC}
 
 
+# ---------------------------------------------------------------- logistic regression with indicators
+LOGISTIC_SELECTION = """model {
+  w ~ dbeta(1, 9)
+  tau ~ dnorm(0, 1) T(0, )
+  a ~ dnorm(0, 1 / 4)
+  for (j in 1:100) {
+    gamma[j] ~ dbern(w)
+    beta[j] ~ dnorm(0, 1 / (tau * tau))
+    effect[j] <- gamma[j] * beta[j]
+  }
+  for (i in 1:500) {
+    logit(q[i]) <- a + inprod(X[i,], effect)
+    y[i] ~ dbern(q[i])
+  }
+}"""
+
+
 MODELS = {
     "B": JagsModel(
         title="Gaussian mixture, 500 points, 3 ordered means",
@@ -215,6 +240,16 @@ MODELS = {
         watched=dict.fromkeys(RATES, ()),
         jags_summaries=rates,
         start=lambda y: {"first": 2 * y[0] + 3, "new": 2 * y[1:] + 3, "alive": 0 * y[1:]},
+    ),
+    "logistic selection": JagsModel(
+        title="logistic regression with indicators, 500 rows, 100 columns",
+        pymc=logistic_selection,
+        summaries=logistic_selection_summaries,
+        jags={"": LOGISTIC_SELECTION},
+        watched={"gamma": (100,), "w": (), "tau": (), "a": ()},
+        jags_summaries=logistic_selection_summaries,
+        start=lambda y: {"gamma": np.zeros(100), "beta": np.zeros(100), "tau": 1.0, "w": 0.1},
+        data={"X": logistic_selection_data()[0]},
     ),
     "epidemic": JagsModel(
         title="chain binomial of an epidemic, 20 weeks, 500 persons; infections are reported in part",

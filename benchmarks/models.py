@@ -76,6 +76,42 @@ def spike_and_slab_summaries(a):
     return {"number active": a["gamma"].sum(1), "log likelihood": loglik}
 
 
+# ---------------------------------------------------------------- logistic regression with indicators
+# true columns and their neighbours of which it is not clear whether they count
+UNCLEAR = [52, 76, 80, 81]
+
+
+def logistic_selection_data(n=500, p=100):
+    """X (n, p), columns correlated 0.6 with their neighbours, and y (n,); five columns count."""
+    r = np.random.default_rng(2)
+    normal = r.normal(size=(n, p))
+    X = normal.copy()
+    for j in range(1, p):
+        X[:, j] = 0.6 * X[:, j - 1] + 0.8 * normal[:, j]
+    b = np.zeros(p)
+    b[::20] = [1.0, -1.0, 0.7, -0.7, 0.5]
+    return X, r.binomial(1, 1 / (1 + np.exp(-(0.3 + X @ b))))
+
+
+def logistic_selection():
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    X, y = logistic_selection_data()
+    with pm.Model() as model:
+        w, tau = pm.Beta("w", 1, 9), pm.HalfNormal("tau", 1)
+        g = pm.Bernoulli("gamma", w, shape=X.shape[1])
+        a, b = pm.Normal("a", 0, 2), pm.Normal("beta", 0, tau, shape=X.shape[1])
+        pm.Bernoulli("y", logit_p=a + pt.dot(X, g * b), observed=y)
+    return model, ["gamma"]
+
+
+def logistic_selection_summaries(a):
+    g = a["gamma"]
+    found = {"number active": g.sum(-1)} | {f"column {j}": g[..., j] for j in UNCLEAR}
+    return found | {name: a[name] for name in ("w", "tau", "a")}
+
+
 # ---------------------------------------------------------------- B: Gaussian mixture
 def mixture_data(n=500):
     r = np.random.default_rng(2)
