@@ -143,9 +143,8 @@ def test_draws(dtype):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("seed", [2, 3])
-def test_many_draws(dtype, seed):
-    check_all(100_000, seed, dtype)
+def test_many_draws(dtype):
+    check_all(40_000, 2, dtype)
 
 
 @pytest.mark.parametrize("draws", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
