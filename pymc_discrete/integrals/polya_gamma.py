@@ -110,12 +110,13 @@ def random_polyagamma(key: Any, b: Any, z: Any, bounds: tuple[float, float] = (1
 
     Returns
     -------
-    (n,) float, positive; nan where b or z is not finite
+    (n,) float, positive; nan where b or z is not finite, and where b is below 1
     """
     c = 0.5 * jnp.abs(z)
     least, most = bounds
     if most <= 1:
         return 0.25 * unit_draws(key, c)
+    b = jnp.where(b >= 1, b, math.nan)
     if most <= LARGE_SHAPE:
         return 0.25 * sums_of_pieces(key, b, c)
     if least > LARGE_SHAPE:
