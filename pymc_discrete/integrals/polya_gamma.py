@@ -13,21 +13,22 @@ lies above it everywhere. So a tangent on each side of the mode and a constant b
 density, wherever the tangents touch it, and the bound is easy to draw from (Devroye 1984). For every b and z
 at least 87% of the proposals are accepted. What differs is how the density is computed:
 
-==================  ========================================================================================
-b                   density
-==================  ========================================================================================
-1                   the series that Devroye's sampler of Polson et al. 2013 uses, of which a few terms suffice
-up to `LARGE_SHAPE`       X is a sum of independent variables of :math:`J^*(h, c)`, h at most `LONGEST_PIECE`, whose
-                    density is a series, too (Windle, Polson and Scott 2014)
-larger              the Fourier integral of the characteristic function
-==================  ========================================================================================
+===================  =======================================================================================
+b                    density
+===================  =======================================================================================
+1                    the series of Devroye's sampler in Polson et al. 2013, of which a few terms suffice
+up to `LARGE_SHAPE`  X is a sum of independent variables of :math:`J^*(h, c)`, h at most `LONGEST_PIECE`,
+                     whose density is a series, too (Windle, Polson and Scott 2014)
+larger               the Fourier integral of the characteristic function
+===================  =======================================================================================
 
 The series alternate, and a sampler may decide as soon as a partial sum is on the right side. Here many
 elements are drawn together and each would wait for the slowest; all take the same number of terms, after
 which the rest is below rounding. Every density is computed with an error of some machine epsilons of its
-largest value, so that the draws are off by as much in total variation. The saddlepoint method of Windle,
-Polson and Scott 2014 is not used, since it draws from an approximation of the density. For b < 1 the log
-density is not concave, and such b are not drawn.
+largest value, so that the draws are off by as much in total variation. For large b the rounding of x itself
+is more: it is a machine epsilon times the ratio of the mean to the standard deviation, some sqrt(b (1 + c)).
+The saddlepoint method of Windle, Polson and Scott 2014 is not used, since it draws from an approximation of
+the density. For b < 1 the log density is not concave, and such b are not drawn.
 
 References: Devroye 1984, A simple algorithm for generating random variates with a log-concave density.
 Polson, Scott and Windle 2013, Bayesian inference for logistic models using Polya-Gamma latent variables.
@@ -59,8 +60,8 @@ TERMS = {8: 36, 4: 20}
 # b beyond which the Fourier integral takes less time than a sum of pieces
 LARGE_SHAPE = 160.0
 # Number of points of the Fourier integral, and their distance in units of 1 / sd, by the bytes of a float.
-# For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is the density at
-# more than pi / distance standard deviations from the mean.
+# For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is the
+# density at more than pi / distance standard deviations from the mean.
 FOURIER_GRID = {8: (32, 0.29), 4: (14, 0.45)}
 # Once this fraction of the elements, or fewer, are without a draw, proposals are made for these alone.
 NARROWER = 8
@@ -84,7 +85,7 @@ class Envelope(NamedTuple):
 
 
 class DrawsSoFar(NamedTuple):
-    """DrawsSoFar of accepted proposals.
+    """Sums of accepted proposals.
 
     Attributes
     ----------
@@ -321,8 +322,8 @@ def unit_envelope(c: Any) -> Envelope:
     and is concave for x < 2 / 3, where its slope is larger than that of R.
 
     So the constant is the maximum of L. The line at the left is a tangent of L. That at the right is a
-    tangent of L, too, if it touches at some x <= `CROSSING`: until there it is above L, and after it above R.
-    Else it is R.
+    tangent of L, too, if it touches at some x <= `CROSSING`: up to `CROSSING` it is above L, and beyond above
+    R. Else it is R.
     """
 
     def curve(x):  # L(x) + 1.5 log(x)
@@ -377,7 +378,7 @@ def proposal(u: Any, envelope: Envelope):
 def sums_of_draws(
     key: Any, density: FactoredDensity, envelope: Envelope, parameters: Any, counts: Any, lowest: Any = 0.0
 ):
-    """DrawsSoFar of independent draws, each by rejection.
+    """Sums of independent draws, each by rejection.
 
     In every round each element that lacks draws gets one proposal, which is accepted with the same
     probability of at least 0.87 in every round. So the rounds end with probability 1, and their number is not
@@ -400,6 +401,7 @@ def sums_of_draws(
     def proposed(number, arrays):
         envelope, parameters, lowest = arrays
         u, v = uniforms(jax.random.fold_in(key, number), (2, *lowest.shape), lowest.dtype)
+        v = jnp.maximum(v, 2.0**-54)  # 0 times infinity is nan
         x, fallen = proposal(u, envelope)
         outside = x <= lowest
         exponent, factor = density(jnp.where(outside, envelope.right, x), parameters)
@@ -416,7 +418,8 @@ def sums_of_draws(
         some = jnp.nonzero(sums.missing > 0, size=n // NARROWER, fill_value=n)[0]
         x, accepted = proposed(sums.round, jax.tree.map(lambda a: a.at[..., some].get(mode="clip"), arrays))
         totals = sums.totals.at[some].add(jnp.where(accepted, x, 0.0), mode="drop")
-        return DrawsSoFar(sums.round + 1, totals, sums.missing.at[some].add(-accepted.astype(int), mode="drop"))
+        missing = sums.missing.at[some].add(-accepted.astype(int), mode="drop")
+        return DrawsSoFar(sums.round + 1, totals, missing)
 
     sums = DrawsSoFar(0, jnp.zeros_like(envelope.top), counts)
     few = n // NARROWER if n >= NARROWER**2 else 0
