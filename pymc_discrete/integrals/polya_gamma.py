@@ -37,6 +37,7 @@ Windle, Polson and Scott 2014, Sampling Polya-Gamma random variates: alternate a
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -57,6 +58,8 @@ LONGEST_PIECE = 4.0
 # Number of terms of that series, by the bytes of a float: the first one that is left out is below rounding
 # for all x that are proposed, but with a probability below rounding.
 TERMS = {8: 36, 4: 20}
+# that number where tangents touch, at x < 6
+TERMS_AT_TANGENTS = 13
 # b beyond which the Fourier integral takes less time than a sum of pieces
 LARGE_SHAPE = 160.0
 # Number of points of the Fourier integral, and their distance in units of 1 / sd, by the bytes of a float.
@@ -148,10 +151,9 @@ def sums_of_pieces(key: Any, b: Any, c: Any, wanted: Any = True):
     """
     pieces = jnp.ceil(b / LONGEST_PIECE)
     parameters = b / pieces, c
-    envelope = tangent_envelope(series_density, tangent_points(*parameters), parameters)
     # If b is nan, there is one piece, which is nan.
     counts = jnp.where(wanted, jnp.where(pieces > 1, pieces, 1), 0).astype(int)
-    return sums_of_draws(key, series_density, envelope, parameters, counts)
+    return sums_of_draws(key, series_density, piece_envelope(parameters), parameters, counts)
 
 
 def large_draws(key: Any, b: Any, c: Any, wanted: Any = True):
@@ -216,7 +218,7 @@ def log_right_term(x: Any, c: Any):
     return 1.5 * math.log(math.pi / 2) + c - (math.pi**2 / 4 + c**2) * x / 2
 
 
-def series_density(x: Any, parameters: tuple[Any, Any]):
+def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None):
     """The density of J*(h, c), a `FactoredDensity` (Windle et al. 2014, for h from 1 to 4).
 
     That of J*(h, 0) is the sum of (-1)^n a_n(x), where
@@ -230,12 +232,13 @@ def series_density(x: Any, parameters: tuple[Any, Any]):
     Parameters
     ----------
     parameters : h and c
+    terms : how many are added up; None is as many as any x needs
     """
     h, c = parameters
     term = jnp.ones_like(x)  # times (2 n + h) / h it is (-1)^n a_n / a_0
     ratio, shrinking = jnp.exp(-2 * (h + 1) / x), jnp.exp(-4 / x)
     total = h * term
-    for n in range(1, TERMS[x.dtype.itemsize]):
+    for n in range(1, terms or TERMS[x.dtype.itemsize]):
         term = term * (-(n - 1 + h) / n) * ratio
         ratio = ratio * shrinking
         total = total + (2 * n + h) * term
@@ -310,6 +313,12 @@ def tangent_envelope(density: FactoredDensity, points: Any, parameters: Any) -> 
     meets_right = (y2 - y1 - s2 * (x2 - x1)) / (s1 - s2)
     top = y1 + jnp.maximum(s1 * meets_left, s1 * meets_right)
     return envelope_of_lines(top, (x0, y0, s0), (x2, y2, s2))
+
+
+def piece_envelope(parameters: tuple[Any, Any]) -> Envelope:
+    """The envelope of the log density of J*(h, c), of the parameters h and c."""
+    density = partial(series_density, terms=TERMS_AT_TANGENTS)
+    return tangent_envelope(density, tangent_points(*parameters), parameters)
 
 
 def unit_envelope(c: Any) -> Envelope:

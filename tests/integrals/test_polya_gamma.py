@@ -237,9 +237,7 @@ def pieces_of(b, z):
         points = (polya_gamma.tangent_points(b, c) - mean) / sd
         envelope = polya_gamma.tangent_envelope(density, points, parameters)
         return density, parameters, envelope, float(mean[0]) / 4, float(sd[0]) / 4
-    density, points = polya_gamma.series_density, polya_gamma.tangent_points(b, c)
-    envelope = polya_gamma.tangent_envelope(density, points, (b, c))
-    return density, (b, c), envelope, 0.0, 0.25
+    return polya_gamma.series_density, (b, c), polya_gamma.piece_envelope((b, c)), 0.0, 0.25
 
 
 def unit_pieces_of(z):
@@ -294,6 +292,17 @@ def test_partial_sums_bracket_the_density(h):
         epsilon = np.finfo(f"f{itemsize}").eps
         likely = exact > epsilon * exact.max()
         assert (terms[count] < epsilon * exact.max())[likely].all()
+
+
+@pytest.mark.parametrize("h", [1.0, 1.3, 2.0, 3.1, 4.0])
+def test_terms_where_tangents_touch(h):
+    c = jnp.array([0.0, 0.3, 2.0, 30.0])
+    points, parameters = polya_gamma.tangent_points(h, c), (h, c)
+    assert (points < 6).all()
+    few, many = (
+        polya_gamma.series_density(points, parameters, n)[1] for n in (polya_gamma.TERMS_AT_TANGENTS, 60)
+    )
+    np.testing.assert_allclose(few, many, rtol=1e-14)
 
 
 @pytest.mark.parametrize("itemsize", [8, 4])
