@@ -93,8 +93,9 @@ def sampler(bounds=(1.0, np.inf)):
 
 
 def draws_of_cases(draws, seed=1, dtype=float):
-    """(cases, draws) float, of all `CASES` at once."""
+    """(cases, draws) float, of all `CASES` at once, with z of both signs."""
     b, z = (np.repeat(column, draws) for column in np.array(CASES).T)
+    z[::2] *= -1
     omega = sampler()(jax.random.key(seed), jnp.asarray(b, dtype), jnp.asarray(z, dtype))
     assert omega.dtype == dtype
     return np.asarray(omega, float).reshape(-1, draws)
