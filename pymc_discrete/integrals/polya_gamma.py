@@ -13,21 +13,22 @@ lies above it everywhere. So a tangent on each side of the mode and a constant b
 density, wherever the tangents touch it, and the bound is easy to draw from (Devroye 1984). For every b and z
 at least 87% of the proposals are accepted. What differs is how the density is computed:
 
-==================  ========================================================================================
-b                   density
-==================  ========================================================================================
-1                   the series that Devroye's sampler of Polson et al. 2013 uses, of which a few terms suffice
-up to `LARGE_SHAPE`       X is a sum of independent variables of :math:`J^*(h, c)`, h at most `LONGEST_PIECE`, whose
-                    density is a series, too (Windle, Polson and Scott 2014)
-larger              the Fourier integral of the characteristic function
-==================  ========================================================================================
+===================  =======================================================================================
+b                    density
+===================  =======================================================================================
+1                    the series of Devroye's sampler in Polson et al. 2013, of which a few terms suffice
+up to `LARGE_SHAPE`  X is a sum of independent variables of :math:`J^*(h, c)`, h at most `LONGEST_PIECE`,
+                     whose density is a series, too (Windle, Polson and Scott 2014)
+larger               the Fourier integral of the characteristic function
+===================  =======================================================================================
 
 The series alternate, and a sampler may decide as soon as a partial sum is on the right side. Here many
 elements are drawn together and each would wait for the slowest; all take the same number of terms, after
 which the rest is below rounding. Every density is computed with an error of some machine epsilons of its
-largest value, so that the draws are off by as much in total variation. The saddlepoint method of Windle,
-Polson and Scott 2014 is not used, since it draws from an approximation of the density. For b < 1 the log
-density is not concave, and such b are not drawn.
+largest value, so that the draws are off by as much in total variation. For large b the rounding of x itself
+is more: it is a machine epsilon times the ratio of the mean to the standard deviation, some sqrt(b (1 + c)).
+The saddlepoint method of Windle, Polson and Scott 2014 is not used, since it draws from an approximation of
+the density. For b < 1 the log density is not concave, and such b are not drawn.
 
 References: Devroye 1984, A simple algorithm for generating random variates with a log-concave density.
 Polson, Scott and Windle 2013, Bayesian inference for logistic models using Polya-Gamma latent variables.
@@ -36,6 +37,7 @@ Windle, Polson and Scott 2014, Sampling Polya-Gamma random variates: alternate a
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -56,11 +58,13 @@ LONGEST_PIECE = 4.0
 # Number of terms of that series, by the bytes of a float: the first one that is left out is below rounding
 # for all x that are proposed, but with a probability below rounding.
 TERMS = {8: 36, 4: 20}
+# that number where tangents touch, at x < 6
+TERMS_AT_TANGENTS = 13
 # b beyond which the Fourier integral takes less time than a sum of pieces
 LARGE_SHAPE = 160.0
 # Number of points of the Fourier integral, and their distance in units of 1 / sd, by the bytes of a float.
-# For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is the density at
-# more than pi / distance standard deviations from the mean.
+# For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is the
+# density at more than pi / distance standard deviations from the mean.
 FOURIER_GRID = {8: (32, 0.29), 4: (14, 0.45)}
 # Once this fraction of the elements, or fewer, are without a draw, proposals are made for these alone.
 NARROWER = 8
@@ -84,7 +88,7 @@ class Envelope(NamedTuple):
 
 
 class DrawsSoFar(NamedTuple):
-    """DrawsSoFar of accepted proposals.
+    """Sums of accepted proposals.
 
     Attributes
     ----------
@@ -110,12 +114,13 @@ def random_polyagamma(key: Any, b: Any, z: Any, bounds: tuple[float, float] = (1
 
     Returns
     -------
-    (n,) float, positive; nan where b or z is not finite
+    (n,) float, positive; nan where b or z is not finite, and where b is below 1
     """
     c = 0.5 * jnp.abs(z)
     least, most = bounds
     if most <= 1:
         return 0.25 * unit_draws(key, c)
+    b = jnp.where(b >= 1, b, math.nan)
     if most <= LARGE_SHAPE:
         return 0.25 * sums_of_pieces(key, b, c)
     if least > LARGE_SHAPE:
@@ -146,10 +151,9 @@ def sums_of_pieces(key: Any, b: Any, c: Any, wanted: Any = True):
     """
     pieces = jnp.ceil(b / LONGEST_PIECE)
     parameters = b / pieces, c
-    envelope = tangent_envelope(series_density, tangent_points(*parameters), parameters)
     # If b is nan, there is one piece, which is nan.
     counts = jnp.where(wanted, jnp.where(pieces > 1, pieces, 1), 0).astype(int)
-    return sums_of_draws(key, series_density, envelope, parameters, counts)
+    return sums_of_draws(key, series_density, piece_envelope(parameters), parameters, counts)
 
 
 def large_draws(key: Any, b: Any, c: Any, wanted: Any = True):
@@ -214,7 +218,7 @@ def log_right_term(x: Any, c: Any):
     return 1.5 * math.log(math.pi / 2) + c - (math.pi**2 / 4 + c**2) * x / 2
 
 
-def series_density(x: Any, parameters: tuple[Any, Any]):
+def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None):
     """The density of J*(h, c), a `FactoredDensity` (Windle et al. 2014, for h from 1 to 4).
 
     That of J*(h, 0) is the sum of (-1)^n a_n(x), where
@@ -228,12 +232,13 @@ def series_density(x: Any, parameters: tuple[Any, Any]):
     Parameters
     ----------
     parameters : h and c
+    terms : how many are added up; None is as many as any x needs
     """
     h, c = parameters
     term = jnp.ones_like(x)  # times (2 n + h) / h it is (-1)^n a_n / a_0
     ratio, shrinking = jnp.exp(-2 * (h + 1) / x), jnp.exp(-4 / x)
     total = h * term
-    for n in range(1, TERMS[x.dtype.itemsize]):
+    for n in range(1, terms or TERMS[x.dtype.itemsize]):
         term = term * (-(n - 1 + h) / n) * ratio
         ratio = ratio * shrinking
         total = total + (2 * n + h) * term
@@ -310,6 +315,12 @@ def tangent_envelope(density: FactoredDensity, points: Any, parameters: Any) -> 
     return envelope_of_lines(top, (x0, y0, s0), (x2, y2, s2))
 
 
+def piece_envelope(parameters: tuple[Any, Any]) -> Envelope:
+    """The envelope of the log density of J*(h, c), of the parameters h and c."""
+    density = partial(series_density, terms=TERMS_AT_TANGENTS)
+    return tangent_envelope(density, tangent_points(*parameters), parameters)
+
+
 def unit_envelope(c: Any) -> Envelope:
     """The envelope of the log density of J*(1, c), without computing the density.
 
@@ -320,8 +331,8 @@ def unit_envelope(c: Any) -> Envelope:
     and is concave for x < 2 / 3, where its slope is larger than that of R.
 
     So the constant is the maximum of L. The line at the left is a tangent of L. That at the right is a
-    tangent of L, too, if it touches at some x <= `CROSSING`: until there it is above L, and after it above R.
-    Else it is R.
+    tangent of L, too, if it touches at some x <= `CROSSING`: up to `CROSSING` it is above L, and beyond above
+    R. Else it is R.
     """
 
     def curve(x):  # L(x) + 1.5 log(x)
@@ -376,7 +387,7 @@ def proposal(u: Any, envelope: Envelope):
 def sums_of_draws(
     key: Any, density: FactoredDensity, envelope: Envelope, parameters: Any, counts: Any, lowest: Any = 0.0
 ):
-    """DrawsSoFar of independent draws, each by rejection.
+    """Sums of independent draws, each by rejection.
 
     In every round each element that lacks draws gets one proposal, which is accepted with the same
     probability of at least 0.87 in every round. So the rounds end with probability 1, and their number is not
@@ -399,6 +410,7 @@ def sums_of_draws(
     def proposed(number, arrays):
         envelope, parameters, lowest = arrays
         u, v = uniforms(jax.random.fold_in(key, number), (2, *lowest.shape), lowest.dtype)
+        v = jnp.maximum(v, 2.0**-54)  # 0 times infinity is nan
         x, fallen = proposal(u, envelope)
         outside = x <= lowest
         exponent, factor = density(jnp.where(outside, envelope.right, x), parameters)
@@ -415,7 +427,8 @@ def sums_of_draws(
         some = jnp.nonzero(sums.missing > 0, size=n // NARROWER, fill_value=n)[0]
         x, accepted = proposed(sums.round, jax.tree.map(lambda a: a.at[..., some].get(mode="clip"), arrays))
         totals = sums.totals.at[some].add(jnp.where(accepted, x, 0.0), mode="drop")
-        return DrawsSoFar(sums.round + 1, totals, sums.missing.at[some].add(-accepted.astype(int), mode="drop"))
+        missing = sums.missing.at[some].add(-accepted.astype(int), mode="drop")
+        return DrawsSoFar(sums.round + 1, totals, missing)
 
     sums = DrawsSoFar(0, jnp.zeros_like(envelope.top), counts)
     few = n // NARROWER if n >= NARROWER**2 else 0
