@@ -31,6 +31,7 @@ FIGURES = {
     "data_augmentation": 0,
     "network": 0,
     "variable_selection": 0,
+    "logistic_selection": 0,
 }
 
 
