@@ -214,6 +214,11 @@ def bounded():
     pm.Normal("y", z * b, 1.0, observed=1.0)
 
 
+def logistic():
+    a, z = pm.Normal("a"), pm.Bernoulli("z", 0.5)
+    pm.Bernoulli("y", logit_p=a * z, observed=[0, 1, 1])
+
+
 def skewed():
     z, b = pm.Bernoulli("z", 0.5), pm.StudentT("b", 3.0)
     pm.Normal("y", z * b, 1.0, observed=1.0)
@@ -556,6 +561,12 @@ row(
     "a distribution reads both",
     step("BlockGibbs", two_rates, integrate=["a", "b"]),
     step("BlockGibbs", two_rates, integrate=["a"]),
+)
+row(
+    "which only a program that moves all of the model draws",
+    target(logistic, integrate=["a"]),
+    on(logistic, lambda model: pmd.sample(2, 2, 1, progressbar=False, compute_convergence_checks=False)),
+    target(logistic),
 )
 row(
     "integrate='auto' finds nothing",

@@ -274,9 +274,7 @@ class Making:
         return made
 
 
-def with_quadratic_forms(
-    model: pm.Model, found: Sequence[tuple[Variable, str, Variable]]
-) -> AugmentedModel:
+def with_quadratic_forms(model: pm.Model, found: Sequence[tuple[Variable, str, Variable]]) -> AugmentedModel:
     """The model with quadratic forms in the place of likelihoods.
 
     Parameters

@@ -23,10 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar.basic import Mul
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -34,7 +32,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.integrals.polya_gamma import random_polyagamma
-from pymc_discrete.structure.numbers import AS_WRITTEN
+from pymc_discrete.model.support import known
 
 # what only arranges or selects elements, of its first input
 ARRANGES = (DimShuffle, Subtensor, AdvancedSubtensor, Reshape, SpecifyShape)
@@ -56,7 +54,7 @@ class Trials(NamedTuple):
     possible: Any
 
 
-class Reading(NamedTuple):
+class LogisticForm(NamedTuple):
     """How a distribution is a logistic likelihood.
 
     Attributes
@@ -71,11 +69,13 @@ class Reading(NamedTuple):
     trials: Callable[..., Trials]
 
 
-READINGS: dict[type[Op], Reading] = {
-    ptr.BernoulliRV: Reading(0, False, lambda y, p: Trials(y, pt.ones_like(y), pt.eq(y, 0) | pt.eq(y, 1))),
-    ptr.BinomialRV: Reading(1, False, lambda y, n, p: Trials(y, n, pt.ge(y, 0) & pt.le(y, n))),
-    ptr.NegBinomialRV: Reading(1, True, lambda y, n, p: Trials(y, y + n, pt.ge(y, 0) & pt.gt(n, 0))),
-    ptr.GeometricRV: Reading(0, False, lambda y, p: Trials(pt.ones_like(y), y, pt.ge(y, 1))),
+LOGISTIC_FORMS: dict[type[Op], LogisticForm] = {
+    ptr.BernoulliRV: LogisticForm(
+        0, False, lambda y, p: Trials(y, pt.ones_like(y), pt.eq(y, 0) | pt.eq(y, 1))
+    ),
+    ptr.BinomialRV: LogisticForm(1, False, lambda y, n, p: Trials(y, n, pt.ge(y, 0) & pt.le(y, n))),
+    ptr.NegBinomialRV: LogisticForm(1, True, lambda y, n, p: Trials(y, y + n, pt.ge(y, 0) & pt.gt(n, 0))),
+    ptr.GeometricRV: LogisticForm(0, False, lambda y, p: Trials(pt.ones_like(y), y, pt.ge(y, 1))),
 }
 
 
@@ -86,9 +86,10 @@ class Logistic:
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
         """The log odds of a success."""
-        reading = READINGS.get(type(op))
-        found = None if reading is None else logit(params[reading.place])
-        return -found if reading is not None and reading.of_failure and found is not None else found
+        if (form := LOGISTIC_FORMS.get(type(op))) is None:
+            return None
+        found = logit(params[form.place])
+        return -found if form.of_failure and found is not None else found
 
     def form(
         self,
@@ -99,7 +100,7 @@ class Logistic:
         further: Callable[[str, np.ndarray], Variable],
     ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
         """As `Augmentation.form`; the facts are bounds of the trials, 0 and infinity where not known."""
-        of_data = READINGS[type(op)].trials(data, *params)
+        of_data = LOGISTIC_FORMS[type(op)].trials(data, *params)
         trials = pt.broadcast_to(of_data.trials, data.shape)
         number, shape = known(trials), tuple(map(int, data.shape.eval()))
         omega = further(PRECISION, np.full(shape, 0.25))
@@ -138,12 +139,3 @@ def logit(p: Variable) -> Variable | None:
         first = logit(node.inputs[0])
         return None if first is None else node.op.make_node(first, *node.inputs[1:]).outputs[0]
     return None
-
-
-def known(v: Variable) -> np.ndarray | None:
-    """The value of what is computed from constants and data, None for other variables."""
-    if any(not isinstance(i, Constant | SharedVariable) for i in graph_inputs([v])):
-        return None
-    if any(isinstance(node.op, ptr.RandomVariable) for node in toposort([v])):
-        return None
-    return np.asarray(v.eval(mode=AS_WRITTEN))
