@@ -71,7 +71,7 @@ class LogisticForm(NamedTuple):
 
 LOGISTIC_FORMS: dict[type[Op], LogisticForm] = {
     ptr.BernoulliRV: LogisticForm(
-        0, False, lambda y, p: Trials(y, pt.ones_like(y), pt.eq(y, 0) | pt.eq(y, 1))
+        0, False, lambda y, p: Trials(y, pt.ones_like(y), pt.ge(y, 0) & pt.le(y, 1))
     ),
     ptr.BinomialRV: LogisticForm(1, False, lambda y, n, p: Trials(y, n, pt.ge(y, 0) & pt.le(y, n))),
     ptr.NegBinomialRV: LogisticForm(1, True, lambda y, n, p: Trials(y, y + n, pt.ge(y, 0) & pt.gt(n, 0))),
