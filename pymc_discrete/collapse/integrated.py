@@ -15,7 +15,9 @@ from pymc.distributions.continuous import FlatRV
 
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
-from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
+from pymc_discrete.integrals.coefficients import Coefficients
+from pymc_discrete.integrals.columns import columns_of
+from pymc_discrete.integrals.integrate import gates_of, quadratic_in
 from pymc_discrete.integrals.logistic import augmented
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph

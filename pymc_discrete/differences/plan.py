@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.differences.parts.active_columns import ActiveColumns
 from pymc_discrete.differences.parts.by_label import ByLabel, added_by_label
 from pymc_discrete.differences.parts.elements import elements_per_variable
 from pymc_discrete.differences.parts.gradient import Gradient
@@ -82,11 +83,11 @@ class Plan:
         integral = self.graph.integral
         self.swept: list[Swept] = []
         alone = not space.constrained.any()  # `Swept` has no differences for sites that change together
-        if integral and alone and Swept.holds(integral, dependence) and how != "gradient":
-            self.swept = [Swept(integral, dependence, space)]
-            names = ", ".join(map(repr, integral.shapes))
-            for part in self.swept:
-                self._note_reason(part.sites, 2, "exact", f"{names} integrated out, by a swept tableau")
+        for way, by in ((Swept, "a swept tableau"), (ActiveColumns, "the active ones of many columns")):
+            if integral and alone and way.holds(integral, dependence) and how != "gradient":
+                self.swept = [part := way(integral, dependence, space)]
+                names = ", ".join(map(repr, integral.shapes))
+                self._note_reason(part.sites, 2, "exact", f"{names} integrated out, by {by}")
         for name, term in self.graph.terms:
             if name == INTEGRATED and self.swept:
                 continue

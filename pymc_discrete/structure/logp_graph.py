@@ -52,22 +52,44 @@ class Gates(NamedTuple):
         return Gates(self.gated, *variables)
 
 
+class Columns(NamedTuple):
+    """A quadratic form in a linear predictor X (gates * beta), without matrices of the coefficients.
+
+    Attributes
+    ----------
+    places : (q,) int, which of all coefficients belongs to each column; their priors are independent
+    others : (m,) int, the coefficients without a gate
+    form : the variables of the graph, in the order of `integrals.active.Form`: the gates (q,) first
+    """
+
+    places: np.ndarray
+    others: np.ndarray
+    form: list[Variable]
+
+    @property
+    def gates(self) -> Variable:
+        """(q,)"""
+        return self.form[0]
+
+
 class Integral(NamedTuple):
     """What coefficients were integrated out of: exp(-beta' A beta / 2 + b' beta), given all else.
 
     Attributes
     ----------
     shapes : {coefficient: its shape}, whose elements follow one another in beta (p,)
-    precision, linear : A (p, p) and b (p,)
-    coupled : (p,) bool, False where A has nothing but its diagonal
+    precision, linear : A (p, p) and b (p,); None where there are `columns` instead
+    coupled : (p,) bool, False where A has nothing but its diagonal; None where there are `columns`
     gates : how they depend on discrete sites, or None where they do in another way
+    columns : the form without A, where there are many coefficients
     """
 
     shapes: dict[str, tuple[int, ...]]
-    precision: Variable
-    linear: Variable
-    coupled: Variable
+    precision: Variable | None
+    linear: Variable | None
+    coupled: Variable | None
     gates: Gates | None
+    columns: Columns | None = None
 
 
 class Conjugate(NamedTuple):

@@ -154,8 +154,9 @@ class Swept(Part):
         super().__init__(dependence, space)
         assert integral.gates is not None
         self.integral, self.gates = integral, integral.gates
+        self.of_gates = self.gates.gates
         self.elements: dict[int, SiteElements] = elements_per_variable(
-            dependence.sparse(self.gates.gates), space, pad=True
+            dependence.sparse(self.of_gates), space, pad=True
         )
         self.p = len(self.gates.gated)
 
@@ -177,12 +178,12 @@ class Swept(Part):
 
     @property
     def tensors(self) -> list[Variable]:
-        return [self.gates.gates]
+        return [self.of_gates]
 
     @cached_property
     def leaves(self) -> list[Variable]:
         read = [v for v in self.gates.variables[1:] if not isinstance(v, Constant)]
-        return [*read, *context_inputs([self.gates.gates], self.graph.values)]
+        return [*read, *context_inputs([self.of_gates], self.graph.values)]
 
     # ------------------------------------------------------------ the tableau
     def context(self, arrays: dict[Variable, Any]) -> SweptContext:
@@ -265,7 +266,7 @@ class Swept(Part):
 
     def _gates(self, state: BlockState):
         """(p,) float"""
-        return state.tensors[self.gates.gates].astype(float)
+        return state.tensors[self.of_gates].astype(float)
 
     def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
         if n not in self.elements:
@@ -273,14 +274,14 @@ class Swept(Part):
         then = self._gates_after(n, state, site, value[:, None])[0, :, 0]
         elements = self.elements[n]
         where = jnp.asarray(np.where(elements.mask, elements.index, self.p))[site[0]]
-        gates = state.tensors[self.gates.gates]
-        return {self.gates.gates: gates.at[where].set(then.astype(gates.dtype), mode="drop")}
+        gates = state.tensors[self.of_gates]
+        return {self.of_gates: gates.at[where].set(then.astype(gates.dtype), mode="drop")}
 
     # ------------------------------------------------------------ differences
     def _gates_after(self, n: int, state: BlockState, rows, candidates=None):
         """(r, m, K), the gates that each site moves, at each of its values."""
         return after_moves(
-            self.gates.gates, self.elements[n], n, state, self.dependence, self.space, rows, candidates
+            self.of_gates, self.elements[n], n, state, self.dependence, self.space, rows, candidates
         )
 
     def differences(
@@ -290,12 +291,16 @@ class Swept(Part):
         index, mask = ((a if rows is None else jnp.asarray(a)[rows]) for a in (elements.index, elements.mask))
         now = jnp.where(mask, self._gates(state)[index], 0.0)
         then = jnp.where(mask[..., None], self._gates_after(n, state, rows, candidates).astype(float), 0.0)
-        own = Tableau(at.matrix[index[:, :, None], index[:, None, :]], at.column[index])
+        own = self._own(at, index)
         prior = context.prior.of(index)
         alone = jax.vmap(inactive)(own, now, prior)
         before = jax.vmap(gain)(alone, now, prior)
         after = jax.vmap(jax.vmap(gain, (None, 1, None)))(alone, then, prior)
         return self.space.by_value(state.x, n, after - before[:, None], rows, candidates)
+
+    def _own(self, at: Tableau, index) -> Tableau:
+        """The parts (r, m, m) and (r, m) of the tableau that belong to some sites, `index` (r, m)."""
+        return Tableau(at.matrix[index[:, :, None], index[:, None, :]], at.column[index])
 
     # ------------------------------------------------------------ cost
     @property
