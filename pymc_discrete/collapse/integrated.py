@@ -27,6 +27,7 @@ from pymc_discrete.runtime.model_settings import model_settings, width_of_models
 from pymc_discrete.runtime.names import merged_texts, shown
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.logp_graph import Columns
 from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
@@ -34,6 +35,9 @@ _log = logging.getLogger("pymc.discrete")
 # Largest number of coefficients of a block. A gradient with respect to the other unknowns factorises the
 # matrix of the coefficients, in a time that grows with the cube of their number.
 MOST_COEFFICIENTS = 300
+# Where many columns have gates, of which few count, nothing of p x p is made. This is the largest memory, in
+# bytes, of the columns (the data, on the host and in a program) and of what is made of the rows.
+MOST_BYTES = 2.0**32
 # A gate is a site that lets a coefficient count or not. Any other site gives a matrix of the coefficients for
 # each of its values: the largest number of such sites, and of operations for all of their values together.
 MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
@@ -129,6 +133,12 @@ def coefficients_to_integrate(
     return _kept.get(asked, lambda: _affordable(described, names, moved))
 
 
+def bytes_of(columns: Columns) -> float:
+    """Counted memory of a block with coefficients of many columns: of the columns twice, and of n x n."""
+    q, n = columns.form[1].type.shape
+    return 8.0 * (2 * q * n + 4 * n**2)
+
+
 def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence[str]) -> list[str]:
     model = of_user = described.model
     if partitions := described.block(names).partitions:
@@ -147,10 +157,20 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
         graph = logp_graph(model, list(names), block.point, supports)
         chosen = quadratic_in(graph, model)
         coefficients = Coefficients([v for v in graph.others if v.name in chosen], graph)
-        if not chosen or not set(chosen) <= set(moved) or coefficients.p > MOST_COEFFICIENTS:
+        if not chosen or not set(chosen) <= set(moved):
             return []
         enters = Depends(coefficients.variables)
         terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
+        if coefficients.p > MOST_COEFFICIENTS:
+            columns = columns_of(terms, coefficients)
+            size = bytes_of(columns) if columns else 0.0
+            if size > MOST_BYTES:
+                _log.info(
+                    f"Not integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
+                    f"{shown(chosen)}, since {coefficients.p} coefficients would take {size / 2**30:.1f} GiB. "
+                    "A step with integrate= does it."
+                )
+            return chosen if columns and size <= MOST_BYTES else []
         if gates_of(terms, coefficients):
             return chosen
         # a site that is no gate hardly moves given Polya-Gamma variables, which fit its value
