@@ -27,7 +27,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 
-CHUNK = 8  # active columns are taken together in chunks of this number
+CHUNK = 16  # active columns are taken together in chunks of this number
 
 
 class Form(NamedTuple):
@@ -114,16 +114,12 @@ class Entering(NamedTuple):
 
     Attributes
     ----------
-    inside : (c,) bool
-    rows : (c, n)
-    factor : (c, c), the Cholesky factor of the pivot
+    root : (c, c), the inverse of the Cholesky factor of the pivot
     half, of_column : (c, n) and (c,), of what they add to the covariance and to the mean
     gain : () nats, by how much the integral grows, up to what their priors alone add to it
     """
 
-    inside: Any
-    rows: Any
-    factor: Any
+    root: Any
     half: Any
     of_column: Any
     gain: Any
@@ -139,10 +135,10 @@ def entering(index, form: Form, predictor: Predictor, rest: Rest) -> Entering:
     pivot = rest.times(z) @ rows.T
     factor = jnp.linalg.cholesky((pivot + pivot.T) / 2 + jnp.diag(share))
     column = rows @ predictor.slope(rest) + jnp.where(inside, picked(form.linear, index, 0.0) / gates, 0.0)
-    half = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
-    of_column = jax.scipy.linalg.solve_triangular(factor, column, lower=True)
+    root = jax.scipy.linalg.solve_triangular(factor, jnp.eye(len(index)), lower=True)
+    of_column = root @ column
     gain = 0.5 * of_column @ of_column - jnp.log(jnp.diagonal(factor) * jnp.abs(gates)).sum()
-    return Entering(inside, rows, factor, half, of_column, gain)
+    return Entering(root, root @ z, of_column, gain)
 
 
 def with_entered(predictor: Predictor, new: Entering) -> Predictor:

@@ -107,6 +107,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     new.untouched = [(name, t) for name, t in labelled if not graph.depends(t)]
     shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
     if columns:
+        new.forget_numbers([*outputs, *parts])  # the data in the order of rows
         new.integral = Integral(shapes, None, None, None, None, columns._replace(form=parts))
     else:
         new.integral = Integral(shapes, *parts[:3], gates.of(parts[3:]) if gates else None)

@@ -13,7 +13,7 @@ from pytensor.graph.traversal import toposort
 
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import IntegerBounds
-from pymc_discrete.structure.numbers import Derivation, hoisted, numbers_in
+from pymc_discrete.structure.numbers import Derivation, Number, hoisted, numbers_in
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 INTEGRATED = "integrated out"  # the name of the term that stands for an integral
@@ -202,6 +202,11 @@ class LogpGraph:
             [v for v in new if v.name not in derived],
         )
         return outputs
+
+    def forget_numbers(self, outputs: list[Variable]) -> None:
+        """Leave out of the inputs those numbers that none of the graph's outputs reads."""
+        read = set(numbers_in(outputs))
+        self.others = [v for v in self.others if v in read or not isinstance(v, Number)]
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The values of `values` and `others` at a point of the model.

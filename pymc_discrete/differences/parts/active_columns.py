@@ -128,7 +128,8 @@ class ActiveColumns(Swept):
         )
         rest = form.without_others()
         # the diagonal of X' P0 X, and X' times the slope
-        diagonal = (form.columns**2) @ form.weights - ((form.columns @ rest.half) ** 2).sum(axis=1)
+        # added up as they are computed: the squares are as many as the data
+        diagonal = (form.columns**2 * rest.weights).sum(axis=1) - ((form.columns @ rest.half) ** 2).sum(axis=1)
         return ColumnsContext(form, rest, diagonal, form.columns @ rest.slope)
 
     def at(self, state: BlockState, context: ColumnsContext) -> SweptColumns:
@@ -145,13 +146,12 @@ class ActiveColumns(Swept):
             at = jax.tree.map(lambda old, new: jnp.where(first, new, old), at, none)
             new = entering(index, form, at.predictor, context.rest)
             scale = jnp.where(entered, variances(form), 1.0)
-            # with L the factor of the pivot, the rows of these coefficients are L times `rows`
+            # the rows of these coefficients, times the root of the inverse of their pivot
             rows = (form.columns @ context.rest.times(new.half).T).T * scale
-            inverse = jax.scipy.linalg.solve_triangular(new.factor, jnp.eye(len(index)), lower=True)
             diagonal = at.diagonal - (rows**2).sum(axis=0)
             column = at.column - new.of_column @ rows
-            diagonal = diagonal.at[index].set(-(inverse**2).sum(axis=0), mode="drop")
-            column = column.at[index].set(new.of_column @ inverse, mode="drop")
+            diagonal = diagonal.at[index].set(-(new.root**2).sum(axis=0), mode="drop")
+            column = column.at[index].set(new.of_column @ new.root, mode="drop")
             after = SweptColumns(with_entered(at.predictor, new), diagonal, column)
             return after, entered.at[index].set(True, mode="drop")
 
