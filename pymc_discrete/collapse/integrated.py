@@ -164,10 +164,11 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
         if coefficients.p > MOST_COEFFICIENTS:
             columns = columns_of(terms, coefficients)
             size = bytes_of(columns) if columns else 0.0
-            if size > MOST_BYTES:
+            if columns and size > MOST_BYTES:
+                shape = columns.form[1].type.shape
                 _log.info(
                     f"Not integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
-                    f"{shown(chosen)}, since {coefficients.p} coefficients would take {size / 2**30:.1f} GiB. "
+                    f"{shown(chosen)}, since {shape[0]} columns and {shape[1]} rows would take {size / 2**30:.1f} GiB. "
                     "A step with integrate= does it."
                 )
             return chosen if columns and size <= MOST_BYTES else []
