@@ -14,9 +14,9 @@ import numpy as np
 from pymc.distributions.continuous import FlatRV
 
 from pymc_discrete.differences.from_model import target_of
-from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.coefficients import Coefficients
 from pymc_discrete.integrals.columns import columns_of
+from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.integrate import gates_of, quadratic_in
 from pymc_discrete.integrals.logistic import augmented
 from pymc_discrete.model.described import DescribedModel
@@ -168,8 +168,8 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
                 shape = columns.form[1].type.shape
                 _log.info(
                     f"Not integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
-                    f"{shown(chosen)}, since {shape[0]} columns and {shape[1]} rows would take {size / 2**30:.1f} GiB. "
-                    "A step with integrate= does it."
+                    f"{shown(chosen)}, since {shape[0]} columns and {shape[1]} rows would take "
+                    f"{size / 2**30:.1f} GiB. A step with integrate= does it."
                 )
             return chosen if columns and size <= MOST_BYTES else []
         if gates_of(terms, coefficients):

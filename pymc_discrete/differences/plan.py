@@ -67,7 +67,7 @@ class Plan:
         What these terms and the log density differ by; it does not depend on the block.
     tables : Tables
     in_place : InPlace
-    incremental, swept, gradients : list of Incremental, list of Swept, list of Gradient
+    incremental, swept, gradients : lists of Incremental, of Swept or ActiveColumns, of Gradient
         The parts whose sites all interact.
     """
 
@@ -81,7 +81,7 @@ class Plan:
         dense: list[Term] = []
         constant: list[Term] = []
         integral = self.graph.integral
-        self.swept: list[Swept] = []
+        self.swept: list[Swept | ActiveColumns] = []
         alone = not space.constrained.any()  # `Swept` has no differences for sites that change together
         for way, by in ((Swept, "a swept tableau"), (ActiveColumns, "the active ones of many columns")):
             if integral and alone and way.holds(integral, dependence) and how != "gradient":

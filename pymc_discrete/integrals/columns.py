@@ -1,4 +1,4 @@
-"""Coefficients of many columns that discrete sites gate, `X @ (gamma * beta)`, found without matrices of them.
+"""Coefficients of many columns that sites gate, `X @ (gamma * beta)`, found without matrices of them.
 
 The terms of the data must read the coefficients under gates through one product with a matrix that is
 constant or data, each element of which enters a sum of quadratic functions of single elements.

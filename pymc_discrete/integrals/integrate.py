@@ -110,7 +110,8 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
         new.forget_numbers([*outputs, *parts])  # the data in the order of rows
         new.integral = Integral(shapes, None, None, None, None, columns._replace(form=parts))
     else:
-        new.integral = Integral(shapes, *parts[:3], gates.of(parts[3:]) if gates else None)
+        precision, linear, coupled, *parts = parts
+        new.integral = Integral(shapes, precision, linear, coupled, gates.of(parts) if gates else None)
     return new
 
 

@@ -165,13 +165,12 @@ def drawn_coefficients(key, form: Form) -> tuple[Any, Any, Any]:
 
     An inactive coefficient is a draw of its prior. The others, with precision matrix Q and linear term b, are
     Q^-1 (b + e), where e has the covariance Q: that of independent normal numbers, each times the root of a
-    summand of Q. (Bhattacharya, Chakraborty and Mallick 2016, Fast sampling with Gaussian scale mixture priors
-    in high-dimensional regression.)
+    summand of Q. (Bhattacharya, Chakraborty and Mallick 2016, Fast sampling with Gaussian scale mixture
+    priors in high-dimensional regression.)
     """
-    p, n, m = *form.columns.shape, len(form.own_slope)
+    (p, n), m = form.columns.shape, len(form.own_slope)
     of_prior, of_data, of_others = (
-        jax.random.normal(k, (size,))
-        for k, size in zip(jax.random.split(key, 3), (p, n, m), strict=True)
+        jax.random.normal(k, (size,)) for k, size in zip(jax.random.split(key, 3), (p, n, m), strict=True)
     )
     rest, active = form.without_others(), form.active
     predictor, value = predictor_and_value(form, rest)

@@ -1,6 +1,7 @@
 """Coefficients of many columns, integrated out without matrices of them: `X @ (gamma * beta)`.
 
-All is compared with integrals of PyMC's own log density, on models of few columns for which this way is forced.
+All is compared with integrals of PyMC's own log density, on models of few columns, for which this way is
+forced.
 """
 
 import itertools
@@ -155,7 +156,7 @@ def test_sound_moves_are_not_made_anew(build, monkeypatch):
     # a change of any of what is kept is noticed
     j = int(np.flatnonzero(np.asarray(gates))[0])
     for n, leaf in enumerate(leaves := jax.tree.leaves(at)):
-        changed = leaf.at[j if leaf.shape == (part.p,) else 0].multiply(1 + 1e-5)
+        changed = leaf.at[j if leaf.shape == (part.p,) else 1].multiply(1 + 1e-5)
         moved = jax.tree.unflatten(jax.tree.structure(at), [*leaves[:n], changed, *leaves[n + 1 :]])
         assert wrong(moved, j), n
 
@@ -209,10 +210,12 @@ def test_a_scan_from_change_to_change_draws_what_a_scan_by_sites_does(backward, 
 def in_matrices(form: Form):
     """A and b of all coefficients, those with a gate first."""
     design = form.columns.T * form.gates
-    A = np.block([
-        [design.T * form.weights @ design + np.diag(form.precision), design.T @ form.cross],
-        [form.cross.T @ design, form.own],
-    ])
+    A = np.block(
+        [
+            [design.T * form.weights @ design + np.diag(form.precision), design.T @ form.cross],
+            [form.cross.T @ design, form.own],
+        ]
+    )
     return A, np.concatenate([design.T @ form.slope + form.linear, form.own_slope])
 
 
@@ -265,9 +268,9 @@ def test_drawn_coefficients_have_the_mean_and_the_covariance_of_matrices():
 @pytest.mark.parametrize("build", [models.switched, beside_others], ids=lambda build: build.__name__)
 def test_nuts_moves_on_the_integral(build):
     """The log density at two points, and its gradient, against the integral and its differences."""
-    model, names, coefficients = build()
-    point = jittered(model, coefficients, seed=2) | {"g": np.array([1, 0, 1, 1])[: 4 if len(names) else 4]}
-    point["g"] = point["g"][: model["g"].type.shape[0]]
+    model, _, coefficients = build()
+    point = jittered(model, coefficients, seed=2)
+    point["g"] = np.array([1, 0, 1, 1])[: len(point["g"])]
     moved = [str(v.name) for v in model.continuous_value_vars if v.name not in coefficients]
     density, numbers = ContinuousDensity.of(model, moved, point, integrate=coefficients)
     assert density.graph.integral.columns is not None
@@ -283,7 +286,9 @@ def test_nuts_moves_on_the_integral(build):
         np.testing.assert_allclose(here[1][name], change / 2 / h, atol=1e-4)
     # PyTensor's own functions, which `pm.sample` calls, have the Op in NumPy
     inputs = [*density.graph.values, *density.graph.others]
-    function = pytensor.function(inputs, [density._sum, *density._gradient], on_unused_input="ignore")
+    function = pytensor.function(
+        inputs, [density._sum, *density._gradient], mode="FAST_COMPILE", on_unused_input="ignore"
+    )
     values = function(*(np.asarray((point | numbers)[v.name], v.type.dtype) for v in inputs))
     for v, slope in zip(density.graph.values, values[1:], strict=True):
         np.testing.assert_allclose(slope, here[1][v.name], atol=1e-9)
@@ -381,7 +386,9 @@ def test_no_array_has_a_number_for_each_pair_of_columns():
     assert f"[{p},{p}" not in text
     moved = ["s_log__"]
     nuts, _ = ContinuousDensity.of(model, moved, model.initial_point(), integrate=["a", "b"])
-    values = [jnp.asarray(nuts.graph.start.get(v.name, model.initial_point().get(v.name))) for v in nuts._inputs]
+    values = [
+        jnp.asarray(nuts.graph.start.get(v.name, model.initial_point().get(v.name))) for v in nuts._inputs
+    ]
     with density.running(traced=False):
         text = str(jax.make_jaxpr(nuts._with_slopes)(*values))
     assert f"[{p},{p}" not in text
@@ -413,7 +420,9 @@ def parts_of(model, integrate):
     return [type(part) for part in target.density.parts if part.mixing]
 
 
-@pytest.mark.parametrize(("most", "rows", "way"), [(399, 2.0, ActiveColumns), (401, 2.0, Swept), (9, 0.01, Swept)])
+@pytest.mark.parametrize(
+    ("most", "rows", "way"), [(399, 2.0, ActiveColumns), (401, 2.0, Swept), (9, 0.01, Swept)]
+)
 @pytest.mark.by_default("399-2.0-ActiveColumns")
 def test_few_columns_or_many_rows_have_a_matrix(most, rows, way, monkeypatch):
     monkeypatch.setattr(columns, "MOST_IN_TABLEAU", most)
@@ -479,7 +488,7 @@ def test_a_random_start_changes_few_of_many_gates():
     model = many()
     target = pmd.target_from_model(model, ["g"], integrate=["a", "b"]).at(model.initial_point())[1]
     sizes = [dispersed(np.zeros(400, int), target, np.random.default_rng(k)).sum() for k in range(8)]
-    assert 0 < min(sizes)
+    assert min(sizes) > 0
     assert max(sizes) < 32
 
 

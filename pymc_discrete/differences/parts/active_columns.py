@@ -1,16 +1,15 @@
 r"""Exact differences where coefficients of many columns are integrated out, of which few are active.
 
-What `Swept` reads of its tableau is :math:`T_{kk}` and :math:`t_k` where each site gates one coefficient.
-These two vectors are kept here, and of the rest of the tableau nothing: in its place stand mean and covariance
-(n, n) of the linear predictor (`integrals.active`), of which the one row that a move needs is computed,
+Where each site gates one coefficient, `Swept` reads :math:`T_{kk}` and :math:`t_k` of its tableau. These two
+vectors are kept here, and nothing else of it: in its place stand mean and covariance (n, n) of the
+linear predictor (`integrals.active`), of which the one row that a move needs is computed,
 
 .. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
 
-where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an inactive
-one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and no memory
-of p x p, and however many coefficients become active, there is room for them. Given other weights of the data,
-as they are in each draw with Polya-Gamma variables, the k active columns enter in chunks, k n (p + n)
-operations.
+where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an
+inactive one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and no memory
+of p x p, and however many coefficients become active, there is room for them. In each new context the k active
+columns enter in chunks, k n (p + n) operations.
 
 Rounding errors grow with the ratio of prior to posterior variances. After each move the equations of the
 coefficient that it moved are checked, and all is made anew where they do not hold: see `_is_wrong`.
@@ -21,12 +20,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from pytensor.graph.basic import Constant, Variable
 
-from pymc_discrete.differences.parts.elements import SiteElements, elements_per_variable
-from pymc_discrete.differences.parts.part import BlockState, Part
-from pymc_discrete.differences.parts.swept import GatedPrior, Swept, Tableau
+from pymc_discrete.differences.parts.part import BlockState
+from pymc_discrete.differences.parts.swept import GatedPrior, OfGates, Tableau
 from pymc_discrete.integrals.active import (
     Form,
     Predictor,
@@ -34,7 +31,6 @@ from pymc_discrete.integrals.active import (
     entering,
     over_active,
     picked,
-    sum_of_columns,
     variances,
     with_entered,
 )
@@ -81,7 +77,7 @@ class SweptColumns(NamedTuple):
     column: Any
 
 
-class ActiveColumns(Swept):
+class ActiveColumns(OfGates):
     """The integral over coefficients of many columns, each of which has a gate.
 
     Parameters
@@ -90,25 +86,15 @@ class ActiveColumns(Swept):
     """
 
     def __init__(self, integral: Integral, dependence: Dependence, space: Space):
-        Part.__init__(self, dependence, space)
         assert integral.columns is not None
-        self.integral, self.columns = integral, integral.columns
-        self.of_gates = self.columns.gates
-        self.elements: dict[int, SiteElements] = elements_per_variable(
-            dependence.sparse(self.of_gates), space, pad=True
-        )
-        self.p = len(self.columns.places)
+        self.columns = integral.columns
+        super().__init__(integral, self.columns.gates, dependence, space)
 
     @staticmethod
     def holds(integral: Integral, dependence: Dependence) -> bool:
         """Whether the block enters an integral as gates only, each of which depends on one site."""
-        if integral.columns is None or not dependence.graph.depends(integral.columns.gates):
-            return False
-        sites = dependence.of(integral.columns.gates)
-        others = integral.columns.form[1:]
-        return (
-            sites is not None and sites.shape[1] <= 1 and not any(dependence.graph.depends(v) for v in others)
-        )
+        of = integral.columns
+        return of is not None and OfGates.is_gated(of.gates, of.form[1:], dependence)
 
     @cached_property
     def leaves(self) -> list[Variable]:
@@ -129,7 +115,9 @@ class ActiveColumns(Swept):
         rest = form.without_others()
         # the diagonal of X' P0 X, and X' times the slope
         # added up as they are computed: the squares are as many as the data
-        diagonal = (form.columns**2 * rest.weights).sum(axis=1) - ((form.columns @ rest.half) ** 2).sum(axis=1)
+        diagonal = (form.columns**2 * rest.weights).sum(axis=1) - ((form.columns @ rest.half) ** 2).sum(
+            axis=1
+        )
         return ColumnsContext(form, rest, diagonal, form.columns @ rest.slope)
 
     def at(self, state: BlockState, context: ColumnsContext) -> SweptColumns:
@@ -201,8 +189,10 @@ class ActiveColumns(Swept):
         pivot = at.diagonal[j] + jnp.where(leaves, 0.0, 1 / own)
         value = at.column[j] + jnp.where(leaves, 0.0, share)
         diagonal = (at.diagonal - row**2 / pivot).at[j].set(-1 / pivot - jnp.where(leaves, 1 / own, 0.0))
-        column = (at.column - row * (value / pivot)).at[j].set(
-            jnp.where(leaves, -value / pivot - share, value / pivot)
+        column = (
+            (at.column - row * (value / pivot))
+            .at[j]
+            .set(jnp.where(leaves, -value / pivot - share, value / pivot))
         )
         covariance = at.predictor.covariance + z[:, None] * (z / pivot)[None, :]
         mean = at.predictor.mean + z * (value / pivot)
