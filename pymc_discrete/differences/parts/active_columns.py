@@ -1,15 +1,15 @@
 r"""Exact differences where coefficients of many columns are integrated out, of which few are active.
 
 Where each site gates one coefficient, `Swept` reads :math:`T_{kk}` and :math:`t_k` of its tableau. These two
-vectors are kept here, and nothing else of it: in its place stand mean and covariance (n, n) of the
-linear predictor (`integrals.active`), of which the one row that a move needs is computed,
+vectors are kept here, and nothing else of it: in its place stand mean and covariance (n, n) of the linear
+predictor (`integrals.active`), of which the one row that a move needs is computed,
 
 .. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
 
 where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an
-inactive one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and no memory
-of p x p, and however many coefficients become active, there is room for them. In each new context the k active
-columns enter in chunks, k n (p + n) operations.
+inactive one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and
+no memory of p x p, and however many coefficients become active, there is room for them. In each new context
+the k active columns enter in chunks, k n (p + n) operations.
 
 Rounding errors grow with the ratio of prior to posterior variances. After each move the equations of the
 coefficient that it moved are checked, and all is made anew where they do not hold: see `_is_wrong`.
