@@ -9,14 +9,18 @@ a partition needs parameters that fit it, too.
 
 import logging
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from pymc.distributions.continuous import FlatRV
+from pytensor.graph.basic import Variable
 
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.integrals.augmented import augmented
+from pymc_discrete.integrals.coefficients import Coefficients
+from pymc_discrete.integrals.columns import columns_of
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
-from pymc_discrete.integrals.integrate import Coefficients, gates_of, quadratic_in
+from pymc_discrete.integrals.integrate import gates_of, quadratic_in
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph
 from pymc_discrete.model.of_labels import selected_by
@@ -25,6 +29,7 @@ from pymc_discrete.runtime.model_settings import model_settings, width_of_models
 from pymc_discrete.runtime.names import merged_texts, shown
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.logp_graph import Columns, LogpGraph
 from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
@@ -32,6 +37,9 @@ _log = logging.getLogger("pymc.discrete")
 # Largest number of coefficients of a block. A gradient with respect to the other unknowns factorises the
 # matrix of the coefficients, in a time that grows with the cube of their number.
 MOST_COEFFICIENTS = 300
+# Where many columns have gates, of which few count, nothing of p x p is made. This is the largest memory, in
+# bytes, of the columns (the data, on the host and in a program) and of what is made of the rows.
+MOST_BYTES = 2.0**32
 # A gate is a site that lets a coefficient count or not. Any other site gives a matrix of the coefficients for
 # each of its values: the largest number of such sites, and of operations for all of their values together.
 MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
@@ -127,8 +135,51 @@ def coefficients_to_integrate(
     return _kept.get(asked, lambda: _affordable(described, names, moved))
 
 
+def bytes_of(columns: Columns) -> float:
+    """Counted memory of a block with coefficients of many columns: of the columns twice, and of n x n."""
+    q, n = columns.form[1].type.shape
+    return 8.0 * (2 * q * n + 4 * n**2)
+
+
+class QuadraticForm(NamedTuple):
+    """A log density as a quadratic form in coefficients.
+
+    Attributes
+    ----------
+    described : the model that has it
+    graph : of its log density
+    coefficients : all that it is a quadratic form in together
+    terms : those that read them
+    """
+
+    described: DescribedModel
+    graph: LogpGraph
+    coefficients: Coefficients
+    terms: list[Variable]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the coefficients."""
+        return [str(v.name) for v in self.coefficients.variables]
+
+    @classmethod
+    def of(
+        cls, described: DescribedModel, names: Sequence[str], moved: Sequence[str]
+    ) -> "QuadraticForm | None":
+        """That of a model, None where there is none; the parameters are as in `coefficients_to_integrate`."""
+        model, block = described.model, described.block(names)
+        graph = logp_graph(model, list(names), block.point, block.supports)
+        chosen = quadratic_in(graph, model)
+        if not chosen or not set(chosen) <= set(moved):
+            return None
+        coefficients = Coefficients([v for v in graph.others if v.name in chosen], graph)
+        enters = Depends(coefficients.variables)
+        terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
+        return cls(described, graph, coefficients, terms)
+
+
 def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence[str]) -> list[str]:
-    model = of_user = described.model
+    model = described.model
     if partitions := described.block(names).partitions:
         conjugate = conjugate_in(model, partitions, described.point)
         if found := [name for name in conjugate if name in moved]:
@@ -137,30 +188,43 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
     if not any(str(model.rvs_to_values[rv].name) in moved for rv in plain):
         return []
     with model_settings():
-        if given := augmented(model):
-            model = given.model
-            described = DescribedModel(model, described.point | given.start)
-        block = described.block(names)
-        supports = block.supports
-        graph = logp_graph(model, list(names), block.point, supports)
-        chosen = quadratic_in(graph, model)
-        coefficients = Coefficients([v for v in graph.others if v.name in chosen], graph)
-        if not chosen or not set(chosen) <= set(moved) or coefficients.p > MOST_COEFFICIENTS:
-            return []
-        enters = Depends(coefficients.variables)
-        terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
-        if gates_of(terms, coefficients):
-            return chosen
-        # a site that is no gate hardly moves given further variables, which fit its value
-        if (given and augmented(of_user, chosen)) or any(
-            bound is None for name in names for bound in supports[name]
-        ):
-            return []
-        flat = {str(model.rvs_to_values[rv].name) for rv in plain if isinstance(rv.owner.op, FlatRV)}
-        values = [
-            np.broadcast_to(1 + np.subtract(*supports[v.name][::-1]), graph.shape(v)) for v in graph.values
-        ]
-        rows = sum(graph.size(part) for t in terms for part in all_summands(t, graph) if part in enters)
-        work = sum(k.sum() for k in values) * coefficients.p**2 * (rows + coefficients.p)
-        few = sum(k.size for k in values) <= MOST_OTHER_SITES and work <= MOST_OPERATIONS
-        return chosen if few and not flat.intersection(chosen) else []
+        if given := augmented(model, names):
+            of_augmented = DescribedModel(given.model, described.point | given.start)
+            form = QuadraticForm.of(of_augmented, names, moved)
+            if form and (chosen := under_gates(form, names)):
+                return chosen
+        # A site that is no gate hardly moves given further variables, which fit its value.
+        form = QuadraticForm.of(described, names, moved)
+        return [] if form is None else under_gates(form, names) or of_few_sites(form, names)
+
+
+def under_gates(form: QuadraticForm, names: Sequence[str]) -> list[str]:
+    """The coefficients of a quadratic form, where sites gate them and that can be afforded; else none."""
+    if form.coefficients.p <= MOST_COEFFICIENTS:
+        return form.names if gates_of(form.terms, form.coefficients) else []
+    if (columns := columns_of(form.terms, form.coefficients)) is None:
+        return []
+    if (size := bytes_of(columns)) <= MOST_BYTES:
+        return form.names
+    p, n = columns.form[1].type.shape
+    _log.info(
+        f"Not integrated out while {shown(names)} {'moves' if len(names) == 1 else 'move'}: "
+        f"{shown(form.names)}, since {p} columns and {n} rows would take {size / 2**30:.1f} GiB. A step with "
+        "integrate= does it."
+    )
+    return []
+
+
+def of_few_sites(form: QuadraticForm, names: Sequence[str]) -> list[str]:
+    """The coefficients of a quadratic form, where a few sites give them their meaning; else none."""
+    model, supports, graph = form.described.model, form.described.block(names).supports, form.graph
+    p = form.coefficients.p
+    if p > MOST_COEFFICIENTS or any(bound is None for name in names for bound in supports[name]):
+        return []
+    flat = {str(model.rvs_to_values[rv].name) for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV)}
+    values = [np.broadcast_to(1 + np.subtract(*supports[v.name][::-1]), graph.shape(v)) for v in graph.values]
+    enters = Depends(form.coefficients.variables)
+    rows = sum(graph.size(part) for t in form.terms for part in all_summands(t, graph) if part in enters)
+    work = sum(k.sum() for k in values) * p**2 * (rows + p)
+    few = sum(k.size for k in values) <= MOST_OTHER_SITES and work <= MOST_OPERATIONS
+    return form.names if few and not flat.intersection(form.names) else []

@@ -17,7 +17,12 @@ from pymc_discrete.differences.recursions import with_matrices
 from pymc_discrete.differences.sum_of_parts import ContextOfModel, SumOfParts
 from pymc_discrete.integrals.conjugate import read_from, without_conjugate
 from pymc_discrete.integrals.integrate import integrated
-from pymc_discrete.integrals.integrated_out import ConjugateParameters, IntegratedOut, JointCoefficients
+from pymc_discrete.integrals.integrated_out import (
+    ColumnCoefficients,
+    ConjugateParameters,
+    IntegratedOut,
+    JointCoefficients,
+)
 from pymc_discrete.model.described import DescribedBlock
 from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.model.in_32_bits import narrowed
@@ -229,7 +234,8 @@ class ModelDensity(SumOfParts):
     def _integrated(self) -> list[IntegratedOut]:
         graph, found = self.graph, list[IntegratedOut]()
         if graph.integral:
-            found.append(JointCoefficients(graph.integral, self._inputs))
+            way = ColumnCoefficients if graph.integral.columns else JointCoefficients
+            found.append(way(graph.integral, self._inputs))
         if graph.conjugate:
             found.append(ConjugateParameters(graph.conjugate, self._inputs))
         return found

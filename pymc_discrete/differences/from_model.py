@@ -158,7 +158,7 @@ def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[
     if isinstance(integrate, str) and integrate == "auto" and "auto" not in model.named_vars:
         if conjugate := conjugate_in(model, names, DescribedModel(model).point):
             return tuple(conjugate)
-        given = augmented(model)
+        given = augmented(model, names)
         written = model if given is None else given.model
         block = DescribedModel(written).block(names)
         with model_settings():

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pytensor.graph.traversal import graph_inputs
 
+from pymc_discrete.differences.parts.active_columns import ActiveColumns
 from pymc_discrete.differences.parts.by_label import ByLabel, added_by_label
 from pymc_discrete.differences.parts.elements import elements_per_variable
 from pymc_discrete.differences.parts.gradient import Gradient
@@ -66,7 +67,7 @@ class Plan:
         What these terms and the log density differ by; it does not depend on the block.
     tables : Tables
     in_place : InPlace
-    incremental, swept, gradients : list of Incremental, list of Swept, list of Gradient
+    incremental, swept, gradients : lists of Incremental, of Swept or ActiveColumns, of Gradient
         The parts whose sites all interact.
     """
 
@@ -80,13 +81,13 @@ class Plan:
         dense: list[Term] = []
         constant: list[Term] = []
         integral = self.graph.integral
-        self.swept: list[Swept] = []
+        self.swept: list[Swept | ActiveColumns] = []
         alone = not space.constrained.any()  # `Swept` has no differences for sites that change together
-        if integral and alone and Swept.holds(integral, dependence) and how != "gradient":
-            self.swept = [Swept(integral, dependence, space)]
-            names = ", ".join(map(repr, integral.shapes))
-            for part in self.swept:
-                self._note_reason(part.sites, 2, "exact", f"{names} integrated out, by a swept tableau")
+        for way, by in ((Swept, "a swept tableau"), (ActiveColumns, "the active ones of many columns")):
+            if integral and alone and way.holds(integral, dependence) and how != "gradient":
+                self.swept = [part := way(integral, dependence, space)]
+                names = ", ".join(map(repr, integral.shapes))
+                self._note_reason(part.sites, 2, "exact", f"{names} integrated out, by {by}")
         for name, term in self.graph.terms:
             if name == INTEGRATED and self.swept:
                 continue

@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.link.jax.dispatch import jax_funcify
 
+from pymc_discrete.differences.parts.active_columns import ActiveColumns
 from pymc_discrete.differences.parts.evaluate import JointMoves
 from pymc_discrete.differences.parts.part import BlockState, Factors, Part
 from pymc_discrete.differences.plan import Plan
@@ -310,9 +311,25 @@ class SumOfParts(GivenInputs):
         return tensors, self._ats(state, context)
 
     def row(self, n: int, site, x, carried, context: ContextOfModel, candidates=None):
-        (tensors, ats), rows = carried, site[None]
+        return self._carried_rows(n, site[None], x, carried, context, candidates)
+
+    def _carried_rows(self, n: int, rows, x, carried, context: ContextOfModel, candidates=None):
+        tensors, ats = carried
         total = self._sum(n, self.state(x, context, tensors), ats, context, rows, candidates)
         return self._masked_rows(n, x, total, rows, candidates)
+
+    def all_at_once(self, n: int) -> bool:
+        of_n = [part for part in self.parts if n in part.variables]
+        mixing = [part for part in of_n if part.mixing]
+        return bool(mixing) and all(isinstance(part, ActiveColumns) for part in mixing)
+
+    def all_rows(self, n: int, x, carried, context: ContextOfModel):
+        return self._carried_rows(n, None, x, carried, context)
+
+    @cached_property
+    def few_of(self) -> np.ndarray | None:
+        gates = [part.sites for part in self.parts if isinstance(part, ActiveColumns)]
+        return np.isin(np.arange(self.space.d), np.concatenate(gates)) if gates else None
 
     def carried_after(self, n: int, site, value, x, carried, context: ContextOfModel) -> tuple[Any, ...]:
         tensors, ats = carried

@@ -9,24 +9,30 @@ the graph (`degree_after`) and never guessed from values.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import vectorize_graph
 
+from pymc_discrete.integrals.active import columns_integral
+from pymc_discrete.integrals.coefficients import (
+    Coefficients,
+    float_constant,
+    is_discrete,
+    linear_and_precision,
+)
+from pymc_discrete.integrals.columns import columns_of
 from pymc_discrete.integrals.gates import gated_products, is_separable, products_first
 from pymc_discrete.integrals.gaussian_integral import gaussian_integral
-from pymc_discrete.integrals.scalars import scalars_first
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Analysis, Depends
 from pymc_discrete.structure.degree import degree_after
 from pymc_discrete.structure.logp_graph import AUXILIARY, INTEGRATED, Gates, Integral, LogpGraph
-from pymc_discrete.structure.numbers import NUMBER, Number
-from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
+from pymc_discrete.structure.numbers import NUMBER
+from pymc_discrete.structure.rebuild import rebuild, rewritten
 
 
 class QuadraticDegree(Analysis[float]):
@@ -65,22 +71,26 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     quadratic = [(name, t) for name, t in named if t in moved]
     check_quadratic(quadratic, coefficients.variables)
     terms = [t for _, t in quadratic]
-    gates = gates_of(terms, coefficients)
-    if gates is None:
-        linear, precision = linear_and_precision(terms, coefficients.of, coefficients.p)
-        coupled = pt.constant(np.ones(coefficients.p, bool))
+    columns = columns_of(terms, coefficients)
+    gates = None if columns else gates_of(terms, coefficients)
+    parts: list[Variable] = []  # what the integral is computed from
+    if columns:
+        parts, value = columns.form, columns_integral(*columns.form)
     else:
-        linear = gates.prior_linear + gates.gates * gates.data_linear
-        pairs = gates.gates[:, None] * gates.gates[None, :]
-        precision = gates.prior_precision + pairs * gates.data_precision
-        coupled = pt.or_(pt.constant(~gates.gated), pt.neq(gates.gates, 0))
+        if gates is None:
+            linear, precision = linear_and_precision(terms, coefficients.of, coefficients.p)
+            coupled = pt.constant(np.ones(coefficients.p, bool))
+        else:
+            linear = gates.prior_linear + gates.gates * gates.data_linear
+            pairs = gates.gates[:, None] * gates.gates[None, :]
+            precision = gates.prior_precision + pairs * gates.data_precision
+            coupled = pt.or_(pt.constant(~gates.gated), pt.neq(gates.gates, 0))
+        value = gaussian_integral(precision, linear, coupled)
+        parts = [precision, linear, coupled, *(gates.variables if gates else ())]
     zeros = coefficients.of(float_constant(np.zeros(coefficients.p)))
-    outputs = [
-        *rewritten(rebuild([t for _, t in named], zeros)),
-        gaussian_integral(precision, linear, coupled),
-    ]
+    outputs = [*rewritten(rebuild([t for _, t in named], zeros)), value]
 
-    # the graph with new terms and inputs, among them what the integral is computed from
+    # the graph with new terms and inputs, among them `parts`
     new = dataclasses.replace(
         graph,
         others=[v for v in graph.others if v not in coefficients.variables],
@@ -88,16 +98,20 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
         terms=[],
         untouched=[],
     )
-    parts = [precision, linear, coupled, *(gates.variables if gates else ())]
     block = shown([str(v.name) for v in graph.values])
     prefix = f"{NUMBER}for {block} with {shown(list(names))} integrated out: "
     outputs = new.hoist([*outputs, *parts], prefix)
-    outputs, (precision, linear, coupled, *parts) = outputs[: len(named) + 1], outputs[len(named) + 1 :]
+    outputs, parts = outputs[: len(named) + 1], outputs[len(named) + 1 :]
     labelled = list(zip([*(name for name, _ in named), INTEGRATED], outputs, strict=True))
     new.terms = [(name, t) for name, t in labelled if graph.depends(t)]
     new.untouched = [(name, t) for name, t in labelled if not graph.depends(t)]
     shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
-    new.integral = Integral(shapes, precision, linear, coupled, gates.of(parts) if gates else None)
+    if columns:
+        new.forget_numbers([*outputs, *parts])  # the data in the order of rows
+        new.integral = Integral(shapes, None, None, None, None, columns._replace(form=parts))
+    else:
+        precision, linear, coupled, *parts = parts
+        new.integral = Integral(shapes, precision, linear, coupled, gates.of(parts) if gates else None)
     return new
 
 
@@ -160,59 +174,6 @@ def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Va
             )
 
 
-class Coefficients:
-    """The elements of several coefficients, one after another in a vector of p elements.
-
-    Parameters
-    ----------
-    variables : the coefficients
-    graph : the graph that they belong to
-    """
-
-    def __init__(self, variables: Sequence[Variable], graph: LogpGraph):
-        self.variables, self.graph = list(variables), graph
-        sizes = [graph.size(v) for v in variables]
-        self.p = sum(sizes)
-        self._starts = np.cumsum([0, *sizes])
-
-    def of(self, vector: Variable) -> dict[Variable, Variable]:
-        """{coefficient: its elements of a vector}"""
-        return {
-            v: vector[start : start + self.graph.size(v)].reshape(self.graph.shape(v))
-            for v, start in zip(self.variables, self._starts, strict=False)
-        }
-
-    def places(self, var: Variable) -> np.ndarray:
-        """(size,) int, where the elements of a coefficient are in the vector."""
-        start = self._starts[self.variables.index(var)]
-        return np.arange(start, start + self.graph.size(var))
-
-
-def linear_and_precision(
-    terms: Sequence[Variable], replaced: Callable[[Variable], dict[Variable, Variable]], p: int
-) -> tuple[Variable, Variable]:
-    """b (p,) and A (p, p) of the sum of some terms, as a quadratic form in a vector of p elements.
-
-    Parameters
-    ----------
-    replaced : (vector) -> {variable: its elements of the vector}
-    """
-    dtype = pytensor.config.floatX
-    vector, direction = (pt.tensor(name, shape=(p,), dtype=dtype) for name in ("vector", "direction"))
-    nothing = float_constant(np.zeros((p, p)))
-    if not terms:
-        return float_constant(np.zeros(p)), nothing
-    total = pt.add(pt.constant(0.0), *rebuild([t.sum() for t in terms], replaced(vector)))
-    (slope,) = pytensor.grad(total, [vector], disconnected_inputs="ignore")
-    (curved,) = pytensor.grad((slope * direction).sum(), [vector], disconnected_inputs="ignore")
-    slope, curved = rebuild([slope, curved], {vector: float_constant(np.zeros(p))})
-    slope, curved = rewritten(rebuild([slope, curved], {}, opened))
-    if curved not in Depends([direction]):
-        return slope, nothing
-    hessian = vectorize_graph(curved, {direction: float_constant(np.eye(p))})
-    return tuple(scalars_first(rewritten([slope, -hessian])))
-
-
 def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | None:
     """The quadratic form as one whose coefficients gates multiply, or None where it is no such form.
 
@@ -257,13 +218,3 @@ def elements(vector: Variable, index: np.ndarray) -> Variable:
     if np.array_equal(flat, np.arange(flat[0], flat[0] + len(flat))):
         return vector[flat[0] : flat[0] + len(flat)].reshape(index.shape)
     return vector[flat].reshape(index.shape)
-
-
-def float_constant(values: np.ndarray) -> Variable:
-    """A constant of the width of the model's floats."""
-    return pt.constant(values.astype(pytensor.config.floatX))
-
-
-def is_discrete(v: Variable) -> bool:
-    """Whether an input of a graph is a discrete variable of the model."""
-    return not v.type.dtype.startswith("float") and not isinstance(v, Number)

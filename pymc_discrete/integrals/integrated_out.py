@@ -10,10 +10,18 @@ import numpy as np
 from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.integrals.active import (
+    Form,
+    over_active,
+    picked,
+    predictor_and_value,
+    sum_of_columns,
+    variances,
+)
 from pymc_discrete.integrals.families import family
 from pymc_discrete.integrals.gaussian_integral import gaussian_draw
 from pymc_discrete.structure.jaxify import jaxify
-from pymc_discrete.structure.logp_graph import Conjugate, Integral
+from pymc_discrete.structure.logp_graph import Columns, Conjugate, Integral
 
 
 class IntegratedOut(Protocol):
@@ -76,7 +84,8 @@ class JointCoefficients:
 
     @cached_property
     def _quadratic_form(self) -> Any:
-        return jaxify(self._inputs, [self._integral.precision, self._integral.linear, self._integral.coupled])
+        form = [self._integral.precision, self._integral.linear, self._integral.coupled]
+        return jaxify(self._inputs, [v for v in form if v is not None])
 
     @cached_property
     def _prior_precision(self) -> Any:
@@ -98,20 +107,143 @@ class JointCoefficients:
             improper = bool((np.diagonal(prior)[self._integral.gates.gated] <= 0).any())
             why = "of a coefficient whose gate is closed, nothing but a flat prior is known"
         if improper:
-            names = ", ".join(map(repr, self._integral.shapes))
-            raise SamplingError(
-                f"{names} cannot be integrated out: {why}, and the integral is infinite. Give it a proper "
-                "prior, such as pm.Normal, or leave it out of integrate=."
-            )
+            raise infinite(self._integral, why)
 
     def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
         """A draw of the coefficients {name: array}, and its log density () in nats."""
         precision, linear, coupled = map(jnp.asarray, self._quadratic_form(*values))
         normals = jax.random.normal(key, linear.shape, linear.dtype)
         vector, logdensity = gaussian_draw(normals, precision, linear, coupled)
-        drawn, start = {}, 0
-        for name, shape in self._integral.shapes.items():
-            size = int(np.prod(shape))
-            drawn[name] = vector[start : start + size].reshape(shape)
-            start += size
-        return drawn, logdensity
+        return by_name(vector, self._integral), logdensity
+
+
+class ColumnCoefficients:
+    """Coefficients of many columns that were integrated out together, see `IntegratedOut`.
+
+    Parameters
+    ----------
+    integral : Integral, with columns
+    inputs : of its graphs
+    """
+
+    def __init__(self, integral: Integral, inputs: Sequence[Variable]):
+        assert integral.columns is not None
+        self._integral, self._columns, self._inputs = integral, integral.columns, list(inputs)
+
+    @cached_property
+    def _form(self) -> Any:
+        return jaxify(self._inputs, self._columns.form)
+
+    @cached_property
+    def _to_check(self) -> Any:
+        form = Form(*self._columns.form)
+        return jaxify(self._inputs, [form.weights, form.own, form.precision])
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Refuse an integral that does not exist, or would not with other gates.
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+        """
+        weights, own, precision = map(np.asarray, self._to_check(*values))
+        if (precision <= 0).any():
+            why = "of a coefficient whose gate is closed, nothing but a flat prior is known"
+            raise infinite(self._integral, why)
+        if (weights < 0).any() or (own.size and (np.linalg.eigvalsh(own) <= 0).any()):
+            raise infinite(self._integral, "the prior and the data leave some direction open")
+
+    def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+        """A draw of the coefficients {name: array}, and its log density () in nats."""
+        form = Form(*(jnp.asarray(v, float) for v in self._form(*values)))
+        beta, a, logdensity = drawn_coefficients(key, form)
+        return by_name(in_one_vector(beta, a, self._columns), self._integral), logdensity
+
+
+def drawn_coefficients(key, form: Form) -> tuple[Any, Any, Any]:
+    """A draw of the coefficients with a gate (p,), of those without (m,), and its log density () in nats.
+
+    An inactive coefficient is a draw of its prior. The others, with precision matrix Q and linear term b, are
+    Q^-1 (b + e), where e has the covariance Q: that of independent normal numbers, each times the root of a
+    summand of Q. (Bhattacharya, Chakraborty and Mallick 2016, Fast sampling with Gaussian scale mixture
+    priors in high-dimensional regression.)
+    """
+    (p, n), m = form.columns.shape, len(form.own_slope)
+    of_prior, of_data, of_others = (
+        jax.random.normal(k, (size,)) for k, size in zip(jax.random.split(key, 3), (p, n, m), strict=True)
+    )
+    rest, active = form.without_others(), form.active
+    predictor, value = predictor_and_value(form, rest)
+    gates, prior = jnp.where(active, form.gates, 1.0), variances(form)
+
+    # e by the predictor, by the coefficients without a gate, and by the prior of the others
+    roots = jnp.sqrt(form.weights)
+    e, own = roots * of_data, jnp.zeros(0)
+    slope = form.slope + e
+    if m:
+        known = jnp.where(roots > 0, 1 / jnp.where(roots > 0, roots, 1.0), 0.0)[:, None] * form.cross
+        left, vectors = jnp.linalg.eigh(form.own - known.T @ known)
+        own = form.own_slope + of_data @ known + vectors @ (jnp.sqrt(jnp.maximum(left, 0.0)) * of_others)
+        slope = slope - form.cross @ jnp.linalg.solve(form.own, own)
+    linear = (form.linear + jnp.sqrt(form.precision) * of_prior) / gates
+    linear = jnp.where(active, linear, 0.0)
+
+    def along_active(vector):
+        """(p,), the active columns times a vector (n,)."""
+
+        def step(index, first, found):
+            return found.at[index].set(picked(form.columns, index, 0.0) @ vector, mode="drop")
+
+        return over_active(active, step, jnp.zeros(p))
+
+    def solved(right):
+        """(p,), the active coefficients times their gates, of equations with this right side."""
+        scaled = prior * right
+        seen = rest.times(predictor.left(sum_of_columns(form, scaled)[None], rest))[0]
+        return scaled - prior * along_active(seen)
+
+    right = along_active(slope) + linear
+    gamma = solved(right)
+    precision = jnp.where(active, 1 / jnp.where(active, prior, 1.0), 0.0)
+    # once more, for what rounding left
+    missing = right - precision * gamma - along_active(rest.times(sum_of_columns(form, gamma)[None])[0])
+    gamma = gamma + solved(jnp.where(active, missing, 0.0))
+    beta = jnp.where(
+        active, gamma / gates, form.linear / form.precision + of_prior / jnp.sqrt(form.precision)
+    )
+    eta, a = sum_of_columns(form, gamma), jnp.zeros(0)
+    if m:
+        a = jnp.linalg.solve(form.own, own - eta @ form.cross)
+    return beta, a, joint_logdensity(form, beta, a, eta) - value
+
+
+def joint_logdensity(form: Form, beta, a, eta):
+    """() nats, the quadratic form at coefficients, with the linear predictor that they have."""
+    of_data = -0.5 * form.weights @ eta**2 + form.slope @ eta - eta @ form.cross @ a
+    of_others = -0.5 * a @ form.own @ a + form.own_slope @ a
+    return of_data + of_others + (form.linear * beta - 0.5 * form.precision * beta**2).sum()
+
+
+def in_one_vector(beta, a, columns: Columns):
+    """(p + m,), the coefficients with and without a gate in their order."""
+    vector = jnp.zeros(len(columns.places) + len(columns.others))
+    return vector.at[columns.places].set(beta).at[columns.others].set(a)
+
+
+def by_name(vector, integral: Integral) -> dict[str, Any]:
+    """{coefficient: its elements of a vector}"""
+    drawn, start = {}, 0
+    for name, shape in integral.shapes.items():
+        size = int(np.prod(shape))
+        drawn[name] = vector[start : start + size].reshape(shape)
+        start += size
+    return drawn
+
+
+def infinite(integral: Integral, why: str) -> SamplingError:
+    """The error for an integral that does not exist."""
+    names = ", ".join(map(repr, integral.shapes))
+    return SamplingError(
+        f"{names} cannot be integrated out: {why}, and the integral is infinite. Give it a proper "
+        "prior, such as pm.Normal, or leave it out of integrate=."
+    )

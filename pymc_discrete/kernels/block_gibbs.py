@@ -269,6 +269,8 @@ def visit_colours(target, n: int, colours: list[np.ndarray], drawing: Callable):
 def scan(target, n: int, sites: np.ndarray, drawing: Callable):
     """A visit that draws single sites in turn and updates the tensors that join them after every change."""
     start, v = target.space.blocks[n]
+    if v.finite and target.density.all_at_once(n):
+        return scan_by_changes(target, n, sites, drawing)
 
     def visit(key, x, backward):
         u = uniforms_for(key, v, len(sites))
@@ -281,6 +283,37 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
             return site, value, 0.0
 
         return draw_in_turn(target, n, len(sites), draw, x)[0]
+
+    return visit
+
+
+def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
+    """The same visit, where the conditionals of all sites are found together, and few sites change.
+
+    Up to the next site that changes, all are drawn from the conditionals that they have now.
+    """
+    start, v = target.space.blocks[n]
+
+    def visit(key, x, backward):
+        u, order = uniforms_for(key, v, len(sites)), jnp.arange(len(sites))
+        order = jnp.where(backward, len(sites) - 1 - order, order)
+
+        def to_next_change(state):
+            t, x, carried = state
+            now = x[start : start + v.size][sites]
+            differences = lambda: target.all_rows(n, x, carried)[sites]
+            values = jax.lax.optimization_barrier(drawing(u, v, sites, now, differences))
+            left = jnp.where((values != now) & (order >= t), order, len(sites))
+            place = jnp.argmin(left)
+            # if no further site changes, one is set to the value that it already has
+            t, value = left[place] + 1, jnp.where(left[place] < len(sites), values[place], now[place])
+            site = jnp.asarray(sites)[place]
+            carried = target.carried_after(n, site, value, x, carried)
+            carried, x = jax.lax.optimization_barrier((carried, x))
+            return t, x.at[start + site].set(value), carried
+
+        first = (jnp.zeros_like(order[0]), x, target.carried(x))
+        return jax.lax.while_loop(lambda state: state[0] < len(sites), to_next_change, first)[1]
 
     return visit
 

@@ -54,6 +54,11 @@ class Density(CompiledMethods, ABC):
         """
         return default_settings()
 
+    @property
+    def few_of(self) -> np.ndarray | None:
+        """(d,) bool, the sites of which a state that is drawn at random should change few; None for none."""
+        return None
+
     # ------------------------------------------------------------ the log density and its differences
     @abstractmethod
     def logdensity(self, x: Array, context: Any) -> Array: ...
@@ -114,6 +119,14 @@ class Density(CompiledMethods, ABC):
 
     def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any, context: Any) -> Any:
         return ()
+
+    def all_at_once(self, n: int) -> bool:
+        """Whether all rows of variable n take less time than `carried_after`."""
+        return False
+
+    def all_rows(self, n: int, x: Array, carried: Any, context: Any) -> Array:
+        sites = jnp.arange(self.space.variables[n].size)
+        return jax.vmap(lambda site: self.row(n, site, x, carried, context)[0])(sites)
 
     def joint_differences(
         self, n: int, sites: Array, values: Array, x: Array, context: Any, carried: Any = None

@@ -255,6 +255,10 @@ class Target:
         """
         return self.density.row(n, site, x, carried, self.ready(), candidates)
 
+    def all_rows(self, n: int, x: Array, carried: Any) -> Array:
+        """(size, K) float, nats: the differences of all sites of variable n, each scanned alone."""
+        return self.density.all_rows(n, x, carried, self.ready())
+
     def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any) -> Any:
         """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
         return self.density.carried_after(n, site, value, x, carried, self.ready())

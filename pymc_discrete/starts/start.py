@@ -18,6 +18,8 @@ from pymc_discrete.structure.rounding import NOT_WORTH_IT, room
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
 BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
 KINDS_OF_START = ("point", "dispersed")
+# of sites of which few should change (see `Density.few_of`), how many a random start draws anew on average
+FEW_CHANGED = 16
 ATTEMPTS = 5  # number of states, drawn from the whole support, that are tried for a dispersed start
 
 
@@ -231,6 +233,8 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     """
     for drawn, share in attempts(x, target):
         chosen = shared_uniforms(rng.random(len(x)), target.space) < share
+        if (few := target.density.few_of) is not None:
+            chosen &= ~few | (rng.random(len(x)) * few.sum() < FEW_CHANGED)
         y = np.where(chosen, drawn(x, target.space, rng), x)
         if float(target.logdensity(y)) > -np.inf:
             return y

@@ -13,7 +13,7 @@ from pytensor.graph.traversal import toposort
 
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import IntegerBounds
-from pymc_discrete.structure.numbers import Derivation, hoisted, numbers_in
+from pymc_discrete.structure.numbers import Derivation, Number, hoisted, numbers_in
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 INTEGRATED = "integrated out"  # the name of the term that stands for an integral
@@ -52,22 +52,44 @@ class Gates(NamedTuple):
         return Gates(self.gated, *variables)
 
 
+class Columns(NamedTuple):
+    """A quadratic form in a linear predictor X (gates * beta), without matrices of the coefficients.
+
+    Attributes
+    ----------
+    places : (q,) int, which of all coefficients belongs to each column; their priors are independent
+    others : (m,) int, the coefficients without a gate
+    form : the variables of the graph, in the order of `integrals.active.Form`: the gates (q,) first
+    """
+
+    places: np.ndarray
+    others: np.ndarray
+    form: list[Variable]
+
+    @property
+    def gates(self) -> Variable:
+        """(q,)"""
+        return self.form[0]
+
+
 class Integral(NamedTuple):
     """What coefficients were integrated out of: exp(-beta' A beta / 2 + b' beta), given all else.
 
     Attributes
     ----------
     shapes : {coefficient: its shape}, whose elements follow one another in beta (p,)
-    precision, linear : A (p, p) and b (p,)
-    coupled : (p,) bool, False where A has nothing but its diagonal
+    precision, linear : A (p, p) and b (p,); None where there are `columns` instead
+    coupled : (p,) bool, False where A has nothing but its diagonal; None where there are `columns`
     gates : how they depend on discrete sites, or None where they do in another way
+    columns : the form without A, where there are many coefficients
     """
 
     shapes: dict[str, tuple[int, ...]]
-    precision: Variable
-    linear: Variable
-    coupled: Variable
+    precision: Variable | None
+    linear: Variable | None
+    coupled: Variable | None
     gates: Gates | None
+    columns: Columns | None = None
 
 
 class Conjugate(NamedTuple):
@@ -180,6 +202,11 @@ class LogpGraph:
             [v for v in new if v.name not in derived],
         )
         return outputs
+
+    def forget_numbers(self, outputs: list[Variable]) -> None:
+        """Leave out of the inputs those numbers that none of the graph's outputs reads."""
+        read = set(numbers_in(outputs))
+        self.others = [v for v in self.others if v in read or not isinstance(v, Number)]
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The values of `values` and `others` at a point of the model.

@@ -8,6 +8,7 @@ A target's log density is a sum of parts. Each part computes the differences of 
 - `Quadratic`: the same for a quadratic function of a linear map, with two matrix products.
 - `ByLabel`: a function of sums by label, evaluated at the labels that a move takes from and gives to.
 - `Swept`: an integral over coefficients that sites gate, from a swept tableau.
+- `ActiveColumns`: the same for many columns, of which few are active, without a tableau.
 - `Gradient`: a term that joins many sites, by a first-order estimate.
 
 Code that needs differences, conditionals or factors loops over the parts.

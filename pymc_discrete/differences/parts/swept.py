@@ -22,6 +22,8 @@ up rounding errors where columns are nearly the same: after each move two equati
 it moved are checked, p operations, and the tableau is made anew where they do not hold.
 """
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -140,32 +142,35 @@ class SweptContext(NamedTuple):
     tableau: Tableau
 
 
-class Swept(Part):
-    """The integral over coefficients, some of which sites of the block gate.
+class OfGates(Part):
+    """The integral over coefficients that sites of the block gate, whatever is kept of it.
 
     Parameters
     ----------
-    integral : Integral, with gates
+    integral : Integral
+    gates : (p,), a variable of the graph, each element of which depends on one site at most
+
+    Attributes
+    ----------
+    elements : {variable number: which gates each of its sites moves}
+    p : the number of gates
     """
 
     mixing = True
 
-    def __init__(self, integral: Integral, dependence: Dependence, space: Space):
+    def __init__(self, integral: Integral, gates: Variable, dependence: Dependence, space: Space):
         super().__init__(dependence, space)
-        assert integral.gates is not None
-        self.integral, self.gates = integral, integral.gates
+        self.integral, self.of_gates, self.p = integral, gates, self.graph.size(gates)
         self.elements: dict[int, SiteElements] = elements_per_variable(
-            dependence.sparse(self.gates.gates), space, pad=True
+            dependence.sparse(gates), space, pad=True
         )
-        self.p = len(self.gates.gated)
 
     @staticmethod
-    def holds(integral: Integral, dependence: Dependence) -> bool:
-        """Whether the block enters an integral as gates only, each of which depends on one site."""
-        if integral.gates is None or not dependence.graph.depends(integral.gates.gates):
+    def is_gated(gates: Variable, others: Sequence[Variable], dependence: Dependence) -> bool:
+        """Whether the block enters by gates alone, each of which depends on one site."""
+        if not dependence.graph.depends(gates):
             return False
-        sites = dependence.of(integral.gates.gates)
-        others = integral.gates.variables[1:]
+        sites = dependence.of(gates)
         return (
             sites is not None and sites.shape[1] <= 1 and not any(dependence.graph.depends(v) for v in others)
         )
@@ -177,12 +182,84 @@ class Swept(Part):
 
     @property
     def tensors(self) -> list[Variable]:
-        return [self.gates.gates]
+        return [self.of_gates]
+
+    def _gates(self, state: BlockState):
+        """(p,) float"""
+        return state.tensors[self.of_gates].astype(float)
+
+    def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
+        if n not in self.elements:
+            return {}
+        then = self._gates_after(n, state, site, value[:, None])[0, :, 0]
+        elements = self.elements[n]
+        where = jnp.asarray(np.where(elements.mask, elements.index, self.p))[site[0]]
+        gates = state.tensors[self.of_gates]
+        return {self.of_gates: gates.at[where].set(then.astype(gates.dtype), mode="drop")}
+
+    # ------------------------------------------------------------ differences
+    def _gates_after(self, n: int, state: BlockState, rows, candidates=None):
+        """(r, m, K), the gates that each site moves, at each of its values."""
+        return after_moves(
+            self.of_gates, self.elements[n], n, state, self.dependence, self.space, rows, candidates
+        )
+
+    def differences(
+        self, n: int, state: BlockState, at: Any, context: Any, rows: Any = None, candidates: Any = None
+    ):
+        elements = self.elements[n]
+        index, mask = ((a if rows is None else jnp.asarray(a)[rows]) for a in (elements.index, elements.mask))
+        now = jnp.where(mask, self._gates(state)[index], 0.0)
+        then = jnp.where(mask[..., None], self._gates_after(n, state, rows, candidates).astype(float), 0.0)
+        own = self._own(at, index)
+        prior = context.prior.of(index)
+        alone = jax.vmap(inactive)(own, now, prior)
+        before = jax.vmap(gain)(alone, now, prior)
+        after = jax.vmap(jax.vmap(gain, (None, 1, None)))(alone, then, prior)
+        return self.space.by_value(state.x, n, after - before[:, None], rows, candidates)
+
+    @abstractmethod
+    def _own(self, at: Any, index) -> Tableau:
+        """The parts (r, m, m) and (r, m) of the tableau that belong to some sites, `index` (r, m)."""
+
+    # ------------------------------------------------------------ cost
+    def cost(self, share: float, values: list[int]) -> float:
+        return self.cost_of_all
+
+    @property
+    @abstractmethod
+    def cost_of_all(self) -> float:
+        """Counted operations of all differences."""
+
+    def cost_of_value(self, n: int) -> float:
+        if n not in self.elements:
+            return 0.0
+        return self.space.variables[n].size * float(self.elements[n].index.shape[1]) ** 3
+
+
+class Swept(OfGates):
+    """The integral over coefficients, some of which sites of the block gate.
+
+    Parameters
+    ----------
+    integral : Integral, with gates
+    """
+
+    def __init__(self, integral: Integral, dependence: Dependence, space: Space):
+        assert integral.gates is not None
+        self.gates = integral.gates
+        super().__init__(integral, self.gates.gates, dependence, space)
+
+    @staticmethod
+    def holds(integral: Integral, dependence: Dependence) -> bool:
+        """Whether the block enters an integral as gates only, each of which depends on one site."""
+        gates = integral.gates
+        return gates is not None and OfGates.is_gated(gates.gates, gates.variables[1:], dependence)
 
     @cached_property
     def leaves(self) -> list[Variable]:
         read = [v for v in self.gates.variables[1:] if not isinstance(v, Constant)]
-        return [*read, *context_inputs([self.gates.gates], self.graph.values)]
+        return [*read, *context_inputs([self.of_gates], self.graph.values)]
 
     # ------------------------------------------------------------ the tableau
     def context(self, arrays: dict[Variable, Any]) -> SweptContext:
@@ -263,39 +340,8 @@ class Swept(Part):
         errors = jnp.abs(jnp.concatenate([of_mean, of_variance]))
         return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # true if an error is nan
 
-    def _gates(self, state: BlockState):
-        """(p,) float"""
-        return state.tensors[self.gates.gates].astype(float)
-
-    def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
-        if n not in self.elements:
-            return {}
-        then = self._gates_after(n, state, site, value[:, None])[0, :, 0]
-        elements = self.elements[n]
-        where = jnp.asarray(np.where(elements.mask, elements.index, self.p))[site[0]]
-        gates = state.tensors[self.gates.gates]
-        return {self.gates.gates: gates.at[where].set(then.astype(gates.dtype), mode="drop")}
-
-    # ------------------------------------------------------------ differences
-    def _gates_after(self, n: int, state: BlockState, rows, candidates=None):
-        """(r, m, K), the gates that each site moves, at each of its values."""
-        return after_moves(
-            self.gates.gates, self.elements[n], n, state, self.dependence, self.space, rows, candidates
-        )
-
-    def differences(
-        self, n: int, state: BlockState, at: Tableau, context: SweptContext, rows=None, candidates=None
-    ):
-        elements = self.elements[n]
-        index, mask = ((a if rows is None else jnp.asarray(a)[rows]) for a in (elements.index, elements.mask))
-        now = jnp.where(mask, self._gates(state)[index], 0.0)
-        then = jnp.where(mask[..., None], self._gates_after(n, state, rows, candidates).astype(float), 0.0)
-        own = Tableau(at.matrix[index[:, :, None], index[:, None, :]], at.column[index])
-        prior = context.prior.of(index)
-        alone = jax.vmap(inactive)(own, now, prior)
-        before = jax.vmap(gain)(alone, now, prior)
-        after = jax.vmap(jax.vmap(gain, (None, 1, None)))(alone, then, prior)
-        return self.space.by_value(state.x, n, after - before[:, None], rows, candidates)
+    def _own(self, at: Tableau, index) -> Tableau:
+        return Tableau(at.matrix[index[:, :, None], index[:, None, :]], at.column[index])
 
     # ------------------------------------------------------------ cost
     @property
@@ -306,11 +352,3 @@ class Swept(Part):
             for n, e in self.elements.items()
         )
         return float(self.p) ** 3 + each
-
-    def cost(self, share: float, values: list[int]) -> float:
-        return self.cost_of_all
-
-    def cost_of_value(self, n: int) -> float:
-        if n not in self.elements:
-            return 0.0
-        return self.space.variables[n].size * float(self.elements[n].index.shape[1]) ** 3

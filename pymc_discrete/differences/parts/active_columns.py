@@ -1,0 +1,244 @@
+r"""Exact differences where coefficients of many columns are integrated out, of which few are active.
+
+Where each site gates one coefficient, `Swept` reads :math:`T_{kk}` and :math:`t_k` of its tableau. These two
+vectors are kept here, and nothing else of it: in its place stand mean and covariance (n, n) of the linear
+predictor (`integrals.active`), of which the one row that a move needs is computed,
+
+.. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
+
+where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an
+inactive one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and
+no memory of p x p, and however many coefficients become active, there is room for them. In each new context
+the k active columns enter in chunks, k n (p + n) operations.
+
+Rounding errors grow with the ratio of prior to posterior variances. After each move the equations of the
+coefficient that it moved are checked, and all is made anew where they do not hold: see `_is_wrong`.
+"""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from pytensor.graph.basic import Constant, Variable
+
+from pymc_discrete.differences.parts.part import BlockState
+from pymc_discrete.differences.parts.swept import GatedPrior, OfGates, Tableau
+from pymc_discrete.integrals.active import (
+    Form,
+    Predictor,
+    Rest,
+    entering,
+    over_active,
+    picked,
+    variances,
+    with_entered,
+)
+from pymc_discrete.space.space import Space
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.logp_graph import Integral
+from pymc_discrete.structure.rebuild import context_inputs
+
+# the largest error: of variances, relative; of means, in standard deviations
+LARGEST_ERROR = 1e-8
+
+
+class ColumnsContext(NamedTuple):
+    """What does not depend on the gates.
+
+    Attributes
+    ----------
+    form : Form, with gates 0
+    rest : Rest
+    diagonal, column : (p,) each, T_kk and t_k where no coefficient is active
+    """
+
+    form: Form
+    rest: Rest
+    diagonal: Any
+    column: Any
+
+    @property
+    def prior(self) -> GatedPrior:
+        return GatedPrior(self.form.precision, self.form.linear)
+
+
+class SweptColumns(NamedTuple):
+    """What is kept of the coefficients with some of them active.
+
+    Attributes
+    ----------
+    predictor : Predictor
+    diagonal, column : (p,) each, T_kk and t_k of the swept tableau
+    """
+
+    predictor: Predictor
+    diagonal: Any
+    column: Any
+
+
+class ActiveColumns(OfGates):
+    """The integral over coefficients of many columns, each of which has a gate.
+
+    Parameters
+    ----------
+    integral : Integral, with columns
+    """
+
+    def __init__(self, integral: Integral, dependence: Dependence, space: Space):
+        assert integral.columns is not None
+        self.columns = integral.columns
+        super().__init__(integral, self.columns.gates, dependence, space)
+
+    @staticmethod
+    def holds(integral: Integral, dependence: Dependence) -> bool:
+        """Whether the block enters an integral as gates only, each of which depends on one site."""
+        of = integral.columns
+        return of is not None and OfGates.is_gated(of.gates, of.form[1:], dependence)
+
+    @cached_property
+    def leaves(self) -> list[Variable]:
+        read = [v for v in self.columns.form[1:] if not isinstance(v, Constant)]
+        return [*read, *context_inputs([self.of_gates], self.graph.values)]
+
+    # ------------------------------------------------------------ what is kept
+    def context(self, arrays: dict[Variable, Any]) -> ColumnsContext:
+        form = Form(
+            jnp.zeros(self.p),
+            *(
+                jnp.asarray(v.data if isinstance(v, Constant) else arrays[v], float).reshape(
+                    self.graph.shape(v)
+                )
+                for v in self.columns.form[1:]
+            ),
+        )
+        rest = form.without_others()
+        # the diagonal of X' P0 X, and X' times the slope
+        # added up as they are computed: the squares are as many as the data
+        diagonal = (form.columns**2 * rest.weights).sum(axis=1) - ((form.columns @ rest.half) ** 2).sum(
+            axis=1
+        )
+        return ColumnsContext(form, rest, diagonal, form.columns @ rest.slope)
+
+    def at(self, state: BlockState, context: ColumnsContext) -> SweptColumns:
+        none = SweptColumns(Predictor.of_none(context.form), context.diagonal, context.column)
+        return self._made_anew(none, self._gates(state), context, True)
+
+    def _made_anew(self, at: SweptColumns, gates, context: ColumnsContext, really) -> SweptColumns:
+        """With all coefficients active whose gate (p,) is not 0, entering in chunks; `at` if not `really`."""
+        form = context.form._replace(gates=gates)
+        none = SweptColumns(Predictor.of_none(form), context.diagonal, context.column)
+
+        def step(index, first, carried: tuple[SweptColumns, Any]) -> tuple[SweptColumns, Any]:
+            at, entered = carried
+            at = jax.tree.map(lambda old, new: jnp.where(first, new, old), at, none)
+            new = entering(index, form, at.predictor, context.rest)
+            scale = jnp.where(entered, variances(form), 1.0)
+            # the rows of these coefficients, times the root of the inverse of their pivot
+            rows = (form.columns @ context.rest.times(new.half).T).T * scale
+            diagonal = at.diagonal - (rows**2).sum(axis=0)
+            column = at.column - new.of_column @ rows
+            diagonal = diagonal.at[index].set(-(new.root**2).sum(axis=0), mode="drop")
+            column = column.at[index].set(new.of_column @ new.root, mode="drop")
+            after = SweptColumns(with_entered(at.predictor, new), diagonal, column)
+            return after, entered.at[index].set(True, mode="drop")
+
+        return over_active(gates != 0, step, (at, jnp.zeros(self.p, bool)), really)[0]
+
+    def at_after(
+        self,
+        n: int,
+        site: Any,
+        before: BlockState,
+        after: BlockState,
+        at: SweptColumns,
+        context: ColumnsContext,
+    ) -> SweptColumns:
+        if n not in self.elements:
+            return at
+        index = jnp.asarray(self.elements[n].index)[site[0], 0]
+        mask = jnp.asarray(self.elements[n].mask)[site[0], 0]
+        gates, then = self._gates(before), self._gates(after)
+        moves = mask & (gates[index] != then[index])
+        # an active coefficient leaves first, and an inactive one does not; then it enters with its new gate
+        first = jnp.where(gates[index] != 0, 0, 1)
+        last = jnp.where(then[index] != 0, 2, 1)
+        stage, end = jnp.where(moves, first, 0), jnp.where(moves, last, 0)
+
+        def step(carried):
+            stage, at = carried
+            return stage + 1, self._swept(at, index, jnp.where(stage == 0, gates, then), stage == 0, context)
+
+        _, at = jax.lax.while_loop(lambda carried: carried[0] < end, step, (stage, at))
+        wrong = moves & self._is_wrong(at, then, index, context)
+        return self._made_anew(at, then, context, wrong)
+
+    def _swept(self, at: SweptColumns, j, gates, leaves, context: ColumnsContext) -> SweptColumns:
+        """With coefficient j active, or inactive again if it `leaves`.
+
+        Parameters
+        ----------
+        gates : (p,), with that of j as it is while it is active
+        """
+        form = context.form._replace(gates=gates)
+        others = variances(form)
+        own, gate = others[j], gates[j]
+        share = form.linear[j] / gate
+        z = at.predictor.left(form.columns[j][None], context.rest)[0] * jnp.where(leaves, own, 1.0)
+        row = (form.columns @ context.rest.times(z[None])[0]) * jnp.where(gates != 0, others, 1.0)
+        pivot = at.diagonal[j] + jnp.where(leaves, 0.0, 1 / own)
+        value = at.column[j] + jnp.where(leaves, 0.0, share)
+        diagonal = (at.diagonal - row**2 / pivot).at[j].set(-1 / pivot - jnp.where(leaves, 1 / own, 0.0))
+        column = (
+            (at.column - row * (value / pivot))
+            .at[j]
+            .set(jnp.where(leaves, -value / pivot - share, value / pivot))
+        )
+        covariance = at.predictor.covariance + z[:, None] * (z / pivot)[None, :]
+        mean = at.predictor.mean + z * (value / pivot)
+        return SweptColumns(Predictor(covariance, mean), diagonal, column)
+
+    def _is_wrong(self, at: SweptColumns, gates, j, context: ColumnsContext):
+        """() bool, whether what is kept disagrees with the equations of coefficient j.
+
+        With V the prior variances and h / g the linear terms of the active coefficients S, and u the slope at
+        the mean, the equations are K P0 x_j = X_S V X_S' P0 z_j and mean = X_S V (X_S' u + h / g), and those
+        of T_jj and t_j by z_j and u.
+        """
+        form, rest = context.form._replace(gates=gates), context.rest
+        others, x = variances(form), form.columns[j]
+        on, own = gates[j] != 0, others[j]
+        safe = jnp.where(on, own, 1.0)
+        explained = rest.times(x[None])[0] @ at.predictor.covariance
+        seen, slope = rest.times((x - explained)[None])[0], at.predictor.slope(rest)
+
+        def step(index, first, carried):
+            of_z, of_mean = carried
+            rows, V = picked(form.columns, index, 0.0), picked(others, index, 0.0)
+            linear = picked(form.linear, index, 0.0) / picked(gates, index, 1.0)
+            return of_z + (V * (rows @ seen)) @ rows, of_mean + (V * (rows @ slope + linear)) @ rows
+
+        zeros = jnp.zeros_like(x)
+        of_z, of_mean = over_active(gates != 0, step, (zeros, zeros))
+        norm = lambda v: jnp.sqrt(jnp.maximum(v @ rest.times(v[None])[0], 0.0))
+        of_z = norm(of_z - explained) / norm(x)
+        of_mean = norm(of_mean - at.predictor.mean) / (1 + norm(at.predictor.mean))
+        tracked, scale = at.diagonal[j], at.diagonal[j] + form.precision[j]
+        of_diagonal = jnp.where(on, own * (x @ seen) - tracked / safe - 1, (x @ seen - tracked) / scale)
+        gate = jnp.where(on, gates[j], 1.0)
+        residual = x @ slope + jnp.where(on, form.linear[j] / gate, 0.0) - at.column[j] / safe
+        residual = jnp.where(on, residual, x @ slope - at.column[j])
+        of_column = residual * jnp.where(on, jnp.sqrt(-tracked), 1 / jnp.sqrt(scale))
+        errors = jnp.abs(jnp.array([of_z, of_mean, of_diagonal, of_column]))
+        negative = jnp.where(gates != 0, -at.diagonal, at.diagonal) < -LARGEST_ERROR * form.precision
+        return negative.any() | ~(errors <= LARGEST_ERROR).all()  # true if an error is nan
+
+    def _own(self, at: SweptColumns, index) -> Tableau:
+        return Tableau(at.diagonal[index][..., None], at.column[index])
+
+    # ------------------------------------------------------------ cost
+    @property
+    def cost_of_all(self) -> float:
+        """Counted operations of all differences, where a tenth of as many coefficients as rows are active."""
+        p, n = self.graph.shape(self.columns.form[1])
+        return float(n) * (n + p) * (1 + n / 10) + 16.0 * p

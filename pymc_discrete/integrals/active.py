@@ -1,0 +1,323 @@
+r"""Gaussian integrals over coefficients of many columns, of which few count, by the rows of the data.
+
+The coefficients :math:`\beta` of p columns have gates g, and count where these are not 0: there
+:math:`\gamma_k = g_k \beta_k` enters a linear predictor :math:`\eta = X \gamma`, whose log density is
+
+.. math:: -\tfrac12 \eta^T W \eta + s^T \eta - \eta^T C a - \tfrac12 a^T A a + b^T a
+
+with m further coefficients a, and a diagonal W. Nothing of the size p x p is made. What is held of the active
+coefficients S is the mean and the covariance K (n, n) of :math:`\eta`, given all else. With
+:math:`P_0 = W - C A^{-1} C^T`, a column x that is activated changes, with its prior variance V,
+
+.. math:: K \to K + z z^T / (x^T P_0 z + 1 / V), \qquad z = x - K P_0 x
+
+so that it costs :math:`n^2` operations, however many columns are active: there is no room that could be too
+small. Where n is far above p, a matrix of p x p is no larger than the data, and `Gates` are for that.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.jax.dispatch import jax_funcify
+
+CHUNK = 16  # active columns are taken together in chunks of this number
+
+
+class Form(NamedTuple):
+    """The quadratic form in the linear predictor and in all coefficients.
+
+    Attributes
+    ----------
+    gates : (p,)
+    columns : (p, n), the transpose of X
+    weights, slope : (n,) each, of the linear predictor: the diagonal of W, and s
+    cross : (n, m), C
+    own, own_slope : (m, m) and (m,), of the coefficients without a gate, with their prior: A and b
+    precision, linear : (p,) each, D and h of the priors -D beta^2 / 2 + h beta of those with a gate
+    """
+
+    gates: Any
+    columns: Any
+    weights: Any
+    slope: Any
+    cross: Any
+    own: Any
+    own_slope: Any
+    precision: Any
+    linear: Any
+
+    @property
+    def active(self):
+        """(p,) bool"""
+        return self.gates != 0
+
+    def without_others(self) -> "Rest":
+        """What is left where the coefficients without a gate are integrated out."""
+        if self.own_slope.shape[0] == 0:
+            return Rest(self.weights, self.cross, self.slope, jnp.zeros(()))
+        factor = jnp.linalg.cholesky(self.own)
+        half = jax.scipy.linalg.solve_triangular(factor, self.cross.T, lower=True).T
+        of_slope = jax.scipy.linalg.solve_triangular(factor, self.own_slope, lower=True)
+        value = 0.5 * of_slope @ of_slope - jnp.log(jnp.diagonal(factor)).sum()
+        value = value + 0.5 * len(of_slope) * np.log(2 * np.pi)
+        return Rest(self.weights, half, self.slope - half @ of_slope, value)
+
+
+class Rest(NamedTuple):
+    """P0 = diag(weights) - half half', the slope that goes with it, and the log of what was integrated."""
+
+    weights: Any
+    half: Any
+    slope: Any
+    value: Any
+
+    def times(self, rows):
+        """(c, n), rows times P0."""
+        return rows * self.weights - (rows @ self.half) @ self.half.T
+
+
+class Predictor(NamedTuple):
+    """The distribution of the linear predictor given which columns are active, and what it is worth.
+
+    Attributes
+    ----------
+    covariance, mean : (n, n) and (n,)
+    """
+
+    covariance: Any
+    mean: Any
+
+    @classmethod
+    def of_none(cls, form: Form) -> "Predictor":
+        """With no active column."""
+        n = len(form.weights)
+        return cls(jnp.zeros((n, n)), jnp.zeros(n))
+
+    def left(self, rows, rest: Rest):
+        """z (c, n) of columns: what the active ones do not explain of them."""
+        return rows - rest.times(rows) @ self.covariance
+
+    def slope(self, rest: Rest):
+        """(n,), of the log density at the mean."""
+        return rest.slope - rest.times(self.mean[None])[0]
+
+
+class Entering(NamedTuple):
+    """Columns that become active together, c of them; those beyond the last one are 0.
+
+    Attributes
+    ----------
+    root : (c, c), the inverse of the Cholesky factor of the pivot
+    half, of_column : (c, n) and (c,), of what they add to the covariance and to the mean
+    gain : () nats, by how much the integral grows, up to what their priors alone add to it
+    """
+
+    root: Any
+    half: Any
+    of_column: Any
+    gain: Any
+
+
+def entering(index, form: Form, predictor: Predictor, rest: Rest) -> Entering:
+    """Some inactive columns, `index` (c,), as they would become active; p for none."""
+    inside = index < form.gates.shape[0]
+    rows = picked(form.columns, index, 0.0)
+    gates = picked(form.gates, index, 1.0)
+    share = jnp.where(inside, picked(form.precision, index, 1.0) / gates**2, 1.0)
+    z = predictor.left(rows, rest)
+    pivot = rest.times(z) @ rows.T
+    factor = jnp.linalg.cholesky((pivot + pivot.T) / 2 + jnp.diag(share))
+    column = rows @ predictor.slope(rest) + jnp.where(inside, picked(form.linear, index, 0.0) / gates, 0.0)
+    root = jax.scipy.linalg.solve_triangular(factor, jnp.eye(len(index)), lower=True)
+    of_column = root @ column
+    gain = 0.5 * of_column @ of_column - jnp.log(jnp.diagonal(factor) * jnp.abs(gates)).sum()
+    return Entering(root, root @ z, of_column, gain)
+
+
+def with_entered(predictor: Predictor, new: Entering) -> Predictor:
+    """The distribution after some columns became active."""
+    covariance = predictor.covariance + new.half.T @ new.half
+    return Predictor(covariance, predictor.mean + new.of_column @ new.half)
+
+
+def picked(values, index, beyond: float):
+    """Elements of an array, and `beyond` where there are none."""
+    return values.at[index].get(mode="fill", fill_value=beyond)
+
+
+def over_active(active, step: Callable, carried: Any, really: Any = True):
+    """The result of steps (index (c,), whether it is the first, carried) -> carried over all active columns.
+
+    There is one step at least, if `really`, and none if not.
+    """
+    p, c = active.shape[0], CHUNK
+    order = jnp.nonzero(active, size=-(-p // c) * c, fill_value=p)[0]
+    count = jnp.where(really, jnp.maximum(active.sum(), 1), 0)
+
+    def body(state):
+        t, carried = state
+        index = jax.lax.dynamic_slice(order, (t,), (c,))
+        return t + c, step(index, t == 0, carried)
+
+    return jax.lax.while_loop(lambda state: state[0] < count, body, (jnp.zeros_like(count), carried))[1]
+
+
+def sum_of_columns(form: Form, numbers):
+    """(n,), the active columns times numbers (p,)."""
+
+    def step(index, first, total):
+        return total + picked(numbers, index, 0.0) @ picked(form.columns, index, 0.0)
+
+    return over_active(form.active, step, jnp.zeros(form.columns.shape[1]))
+
+
+def variances(form: Form):
+    """(p,), the prior variances of the active gate times coefficient; 0 where inactive."""
+    return jnp.where(form.active, form.gates**2 / form.precision, 0.0)
+
+
+def alone(form: Form):
+    """(p,) nats, the log of the integral over each coefficient with a gate by its prior alone."""
+    return 0.5 * (form.linear**2 / form.precision - jnp.log(form.precision) + np.log(2 * np.pi))
+
+
+def predictor_and_value(form: Form, rest: Rest) -> tuple[Predictor, Any]:
+    """The distribution of the linear predictor, and the log of the integral over all coefficients."""
+
+    def step(index, first, carried):
+        predictor, value = carried
+        new = entering(index, form, predictor, rest)
+        return with_entered(predictor, new), value + new.gain
+
+    predictor, gains = over_active(form.active, step, (Predictor.of_none(form), jnp.zeros(())))
+    # what an active coefficient adds by its prior alone, but for 2 pi, is replaced by the gain
+    priors = jnp.where(form.active, 0.5 * np.log(2 * np.pi), alone(form)).sum()
+    return predictor, rest.value + priors + gains
+
+
+class ColumnsIntegral(Op):
+    """The logarithm of the integral over all coefficients, and the moments that its gradient needs.
+
+    The inputs are those of `Form`. The outputs are the value; mean and variance (n,) of the linear predictor;
+    mean and mean square (p,) of the coefficients with a gate; and of those without, a: the means of a (m,),
+    of a a' (m, m), and of the linear predictor times a' (n, m).
+    """
+
+    __props__ = ()
+
+    def make_node(self, *inputs):
+        inputs = [pt.as_tensor(i) for i in inputs]
+        form = Form(*inputs)
+        (p, n), (m,) = form.columns.type.shape, form.own_slope.type.shape
+        shapes = ((), (n,), (n,), (p,), (p,), (m,), (m, m), (n, m))
+        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=shape) for shape in shapes])
+
+    def infer_shape(self, node, shapes):
+        (p, n), (m,) = shapes[1], shapes[6]
+        return [(), (n,), (n,), (p,), (p,), (m,), (m, m), (n, m)]
+
+    def perform(self, node, inputs, outputs):
+        for storage, value in zip(outputs, _on_host(*inputs), strict=True):
+            storage[0] = np.asarray(value, "float64")
+
+    def pullback(self, inputs, outputs, cotangents):
+        if not all(isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError("An integral over coefficients has a gradient, and no Hessian.")
+        _, eta, variance, beta, square, a, aa, eta_a = outputs
+        slopes = [-0.5 * (variance + eta**2), eta, -eta_a, -0.5 * aa, a, -0.5 * square, beta]
+        return [DisconnectedType()(), DisconnectedType()(), *(cotangents[0] * slope for slope in slopes)]
+
+    def connection_pattern(self, node):
+        return [[False] * 8, [False] * 8, *([[True] * 8] * 7)]
+
+
+def columns_integral(*form):
+    """The logarithm of the integral, a scalar of PyTensor; the parameters are those of `Form`."""
+    return ColumnsIntegral()(*form)[0]
+
+
+@jax_funcify.register(ColumnsIntegral)
+def _(op, **_):
+    return value_and_moments
+
+
+def value_and_moments(*inputs):
+    """The outputs of `ColumnsIntegral` in JAX."""
+    form = Form(*(jnp.asarray(i, float) for i in inputs))
+    rest = form.without_others()
+    predictor, value = predictor_and_value(form, rest)
+    beta, square = moments(form, predictor, rest)
+    a, aa, eta_a = moments_of_others(form, predictor)
+    return value, predictor.mean, jnp.diagonal(predictor.covariance), beta, square, a, aa, eta_a
+
+
+def moments(form: Form, predictor: Predictor, rest: Rest):
+    """Mean and mean square (p,) each of the coefficients with a gate."""
+    slope, p = predictor.slope(rest), form.gates.shape[0]
+
+    def step(index, first, carried):
+        mean, square = carried
+        rows = picked(form.columns, index, 0.0)
+        gates, precision = picked(form.gates, index, 1.0), picked(form.precision, index, 1.0)
+        explained = (rows * rest.times(predictor.left(rows, rest))).sum(axis=1)
+        own = (gates * (rows @ slope) + picked(form.linear, index, 0.0)) / precision
+        variance = (1 - gates**2 * explained / precision) / precision
+        return mean.at[index].set(own, mode="drop"), square.at[index].set(variance + own**2, mode="drop")
+
+    mean = jnp.where(form.active, 0.0, form.linear / form.precision)
+    square = jnp.where(form.active, 0.0, 1 / form.precision + mean**2)
+    return over_active(form.active, step, (mean, square)) if p else (mean, square)
+
+
+def moments_of_others(form: Form, predictor: Predictor):
+    """Means of the coefficients without a gate, a (m,), of a a' (m, m), and of the predictor times a'."""
+    m, n = form.own_slope.shape[0], form.weights.shape[0]
+    if m == 0:
+        return jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros((n, 0))
+    factor = jnp.linalg.cholesky(form.own)
+    inverse = jax.scipy.linalg.cho_solve((factor, True), jnp.eye(m))
+    mean = inverse @ (form.own_slope - predictor.mean @ form.cross)
+    along = form.cross @ inverse
+    both = predictor.covariance @ along
+    square = inverse + along.T @ both + mean[:, None] * mean
+    return mean, square, predictor.mean[:, None] * mean - both
+
+
+def _on_host(*inputs) -> list[np.ndarray]:
+    """The outputs of `ColumnsIntegral` in NumPy, with a matrix of the active columns; nan if none exists."""
+    form = Form(*(np.asarray(i, float) for i in inputs))
+    (p, n), m = form.columns.shape, len(form.own_slope)
+    active = np.flatnonzero(form.active)
+    gates, k = form.gates[active], len(active)
+    X = np.concatenate([form.columns[active].T * gates, np.zeros((n, m))], axis=1)
+    A = np.zeros((k + m, k + m))
+    A[:k, :k] = (X[:, :k].T * form.weights) @ X[:, :k] + np.diag(form.precision[active])
+    A[:k, k:] = X[:, :k].T @ form.cross
+    A[k:, :k], A[k:, k:] = A[:k, k:].T, form.own
+    b = np.concatenate([X[:, :k].T @ form.slope + form.linear[active], form.own_slope])
+    shapes = ((), (n,), (n,), (p,), (p,), (m,), (m, m), (n, m))
+    try:
+        factor = np.linalg.cholesky(A)
+    except np.linalg.LinAlgError:
+        return [np.full(shape, np.nan) for shape in shapes]
+    covariance = np.linalg.inv(factor)
+    covariance = covariance.T @ covariance
+    mean = covariance @ b
+    value = 0.5 * b @ mean - np.log(np.diag(factor)).sum() + 0.5 * (k + m) * np.log(2 * np.pi)
+    with np.errstate(all="ignore"):
+        apart = 0.5 * (form.linear**2 / form.precision - np.log(form.precision) + np.log(2 * np.pi))
+        beta = form.linear / form.precision
+        square = 1 / form.precision + beta**2
+    value += np.delete(apart, active).sum()
+    beta[active], square[active] = mean[:k], np.diag(covariance)[:k] + mean[:k] ** 2
+    eta, both = X @ mean, X @ covariance
+    a = mean[k:]
+    aa, eta_a = covariance[k:, k:] + a[:, None] * a, both[:, k:] + eta[:, None] * a
+    return [np.array(value), eta, (both * X).sum(axis=1), beta, square, a, aa, eta_a]

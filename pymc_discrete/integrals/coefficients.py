@@ -1,0 +1,78 @@
+"""The elements of coefficients in one vector, and quadratic forms in it."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
+
+from pymc_discrete.integrals.scalars import scalars_first
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.logp_graph import LogpGraph
+from pymc_discrete.structure.numbers import Number
+from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
+
+
+class Coefficients:
+    """The elements of several coefficients, one after another in a vector of p elements.
+
+    Parameters
+    ----------
+    variables : the coefficients
+    graph : the graph that they belong to
+    """
+
+    def __init__(self, variables: Sequence[Variable], graph: LogpGraph):
+        self.variables, self.graph = list(variables), graph
+        sizes = [graph.size(v) for v in variables]
+        self.p = sum(sizes)
+        self._starts = np.cumsum([0, *sizes])
+
+    def of(self, vector: Variable) -> dict[Variable, Variable]:
+        """{coefficient: its elements of a vector}"""
+        return {
+            v: vector[start : start + self.graph.size(v)].reshape(self.graph.shape(v))
+            for v, start in zip(self.variables, self._starts, strict=False)
+        }
+
+    def places(self, var: Variable) -> np.ndarray:
+        """(size,) int, where the elements of a coefficient are in the vector."""
+        start = self._starts[self.variables.index(var)]
+        return np.arange(start, start + self.graph.size(var))
+
+
+def linear_and_precision(
+    terms: Sequence[Variable], replaced: Callable[[Variable], dict[Variable, Variable]], p: int
+) -> tuple[Variable, Variable]:
+    """b (p,) and A (p, p) of the sum of some terms, as a quadratic form in a vector of p elements.
+
+    Parameters
+    ----------
+    replaced : (vector) -> {variable: its elements of the vector}
+    """
+    dtype = pytensor.config.floatX
+    vector, direction = (pt.tensor(name, shape=(p,), dtype=dtype) for name in ("vector", "direction"))
+    nothing = float_constant(np.zeros((p, p)))
+    if not terms:
+        return float_constant(np.zeros(p)), nothing
+    total = pt.add(pt.constant(0.0), *rebuild([t.sum() for t in terms], replaced(vector)))
+    (slope,) = pytensor.grad(total, [vector], disconnected_inputs="ignore")
+    (curved,) = pytensor.grad((slope * direction).sum(), [vector], disconnected_inputs="ignore")
+    slope, curved = rebuild([slope, curved], {vector: float_constant(np.zeros(p))})
+    slope, curved = rewritten(rebuild([slope, curved], {}, opened))
+    if curved not in Depends([direction]):
+        return slope, nothing
+    hessian = vectorize_graph(curved, {direction: float_constant(np.eye(p))})
+    return tuple(scalars_first(rewritten([slope, -hessian])))
+
+
+def float_constant(values: np.ndarray) -> Variable:
+    """A constant of the width of the model's floats."""
+    return pt.constant(values.astype(pytensor.config.floatX))
+
+
+def is_discrete(v: Variable) -> bool:
+    """Whether an input of a graph is a discrete variable of the model."""
+    return not v.type.dtype.startswith("float") and not isinstance(v, Number)

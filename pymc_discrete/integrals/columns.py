@@ -1,0 +1,216 @@
+"""Coefficients of many columns that sites gate, `X @ (gamma * beta)`, found without matrices of them.
+
+The terms of the data must read the coefficients under gates through one product with a matrix that is
+constant or data, each element of which enters a sum of quadratic functions of single elements.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.math import Dot
+
+from pymc_discrete.integrals.coefficients import (
+    Coefficients,
+    float_constant,
+    is_discrete,
+    linear_and_precision,
+)
+from pymc_discrete.integrals.gates import (
+    Product,
+    gated_products,
+    is_separable,
+    places,
+    products_first,
+)
+from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.degree import is_separable_quadratic
+from pymc_discrete.structure.logp_graph import Columns
+from pymc_discrete.structure.numbers import OfNumbers
+from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
+
+# A matrix of p x p coefficients is faster for few of them, and no larger than the data where there are as
+# many rows as columns. Without it a move costs n (n + p) operations, and each draw k times as many, where k
+# coefficients are active.
+MOST_IN_TABLEAU, MOST_ROWS = 500, 2.0  # of coefficients; of rows, for each of them
+
+
+def columns_of(terms: Sequence[Variable], coefficients: Coefficients) -> Columns | None:
+    """The quadratic form by columns, or None where it is no such form or a matrix p x p does better.
+
+    Parameters
+    ----------
+    terms : those of the log density that read the coefficients
+    """
+    graph = coefficients.graph
+    if coefficients.p <= MOST_IN_TABLEAU:
+        return None
+    discrete = Depends([v for v in [*graph.values, *graph.others] if is_discrete(v)])
+    data, prior = [t for t in terms if t in discrete], [t for t in terms if t not in discrete]
+    data = products_first(data, Depends(coefficients.variables), discrete)
+    products = gated_products(data, coefficients.variables, discrete, graph)
+    node, design, vector = product_with_matrix(data, products)
+    if node is None or graph.shape(design)[1] > MOST_ROWS * coefficients.p:
+        return None
+    index, factor = arranged(vector, products, coefficients)
+    if index is None or len(np.unique(index)) < len(index) or not one_site_each(factor, graph):
+        return None
+    others = np.setdiff1d(np.arange(coefficients.p), index)
+    under_gates = [v for v in coefficients.variables if np.isin(coefficients.places(v), index).any()]
+    if any(not np.isin(coefficients.places(v), index).all() for v in under_gates):
+        return None
+
+    # the data by the linear predictor and the coefficients without a gate
+    n, m = graph.shape(design)[1], len(others)
+    moved, of_gated = Depends(coefficients.variables), Depends(under_gates)
+    of_prior = [t for t in prior if t in of_gated]
+    predictor, direction = (pt.tensor(name, shape=(n,), dtype="float64") for name in ("eta", "direction"))
+    data = rebuild(data, {node.outputs[0]: as_output(predictor, node)})
+    if any(t in of_gated for t in data) or not all(
+        is_separable(t, coefficients.variables, moved, graph) for t in of_prior
+    ):
+        return None
+    entered = Depends([predictor])
+    total = pt.add(pt.constant(0.0), *(t.sum() for t in data if t in entered))
+    if not is_separable_quadratic(total, predictor, graph.size):
+        return None
+    a, along = (pt.tensor(name, shape=(m,), dtype="float64") for name in ("a", "along"))
+    apart = {v: places for v, places in of_others(coefficients, under_gates)}
+
+    def elements_of(vector: Variable) -> dict[Variable, Variable]:
+        return {v: vector[start:stop].reshape(graph.shape(v)) for v, (start, stop) in apart.items()}
+
+    (total,) = rebuild([total], elements_of(a))
+    nothing = {predictor: float_constant(np.zeros(n)), a: float_constant(np.zeros(m))}
+    (slope,) = pytensor.grad(total, [predictor])
+    (curved,) = pytensor.grad((slope * direction).sum(), [predictor], disconnected_inputs="ignore")
+    cross = float_constant(np.zeros((n, m)))
+    if m:
+        (by_others,) = pytensor.grad(total, [a], disconnected_inputs="ignore")
+        (mixed,) = pytensor.grad(
+            (by_others * along).sum(), [predictor], disconnected_inputs="ignore", return_disconnected="zero"
+        )
+        (mixed,) = rewritten(rebuild(rebuild([mixed], nothing), {}, opened))
+        if mixed in Depends([along]):
+            cross = -vectorize_graph(mixed, {along: float_constant(np.eye(m))}).T
+    (weights,) = rebuild([-curved], {direction: float_constant(np.ones(n))})
+    slope, weights = rebuild([slope, weights], nothing)
+    slope, weights = rebuild([slope, weights], {}, opened)
+
+    # the priors, and what reads the coefficients without a gate alone
+    left = [*rebuild(data, {predictor: nothing[predictor]}), *(t for t in prior if t not in of_gated)]
+    own_slope, own = linear_and_precision(left, elements_of, m) if m else (a, pt.outer(a, a))
+    if not m:
+        own_slope, own = float_constant(np.zeros(0)), float_constant(np.zeros((0, 0)))
+    linear, precision = separable_form(of_prior, coefficients)
+    form = [
+        factor,
+        design,
+        broadcast(weights, (n,)),
+        broadcast(slope, (n,)),
+        broadcast(cross, (n, m)),
+        broadcast(own, (m, m)),
+        broadcast(own_slope, (m,)),
+        broadcast(precision, (coefficients.p,))[index],
+        broadcast(linear, (coefficients.p,))[index],
+    ]
+    form = rewritten(form)
+    if any(v in discrete for v in form[1:]):
+        return None
+    return Columns(index, others, form)
+
+
+def broadcast(v: Variable, shape: tuple[int, ...]) -> Variable:
+    """A variable whose type says its shape."""
+    return pt.specify_shape(pt.broadcast_to(v, shape) if v.type.shape != shape else v, shape)
+
+
+def as_output(predictor: Variable, node: Apply) -> Variable:
+    """The linear predictor (n,), in the shape of a product."""
+    column = node.outputs[0].type.shape[1] == 1
+    return (predictor[:, None] if column else predictor[None, :]).astype(node.outputs[0].type.dtype)
+
+
+def product_with_matrix(terms: Sequence[Variable], products: Sequence[Product]):
+    """The one product of a matrix with all products with gates, the matrix (q, n), and the vector.
+
+    (None, None, None) where there is none.
+    """
+    if products:
+        mixed, known = Depends([q.var for q in products]), OfNumbers()
+        nodes = [node for node in toposort(terms) if isinstance(node.op, Dot)]
+        reading = [node for node in nodes if any(i in mixed for i in node.inputs)]
+        if len(reading) == 1:
+            (node,) = reading
+            left, right = node.inputs
+            fixed = lambda v: v not in mixed and known.of(v) is not False
+            if right.type.shape[1:] == (1,) and fixed(left):
+                return node, transposed(left), right
+            if left.type.shape[:1] == (1,) and fixed(right):
+                return node, right, left
+    return None, None, None
+
+
+def transposed(matrix: Variable) -> Variable:
+    """The transpose, of a constant in the order of its rows: a product with it reads these."""
+    if isinstance(matrix, Constant):
+        return pt.constant(np.ascontiguousarray(matrix.data.T))
+    return matrix.T
+
+
+def arranged(vector: Variable, products: Sequence[Product], coefficients: Coefficients):
+    """Which coefficient each element of a vector is a multiple of, and of what; None where it is no such."""
+    graph = coefficients.graph
+    fresh = {q.var: pt.tensor(shape=graph.shape(q.var), dtype=q.var.type.dtype) for q in products}
+    (moved,) = rebuild([vector], dict(fresh))
+    index = places(moved, list(fresh.values()), graph) if moved in Depends(fresh.values()) else None
+    if index is None or index.size != sum(q.places.size for q in products):
+        return None, None
+    each = np.concatenate([q.places.ravel() for q in products])
+    factors = {q.var: pt.broadcast_to(q.factor, graph.shape(q.var)) for q in products}
+    (factor,) = rebuild([vector], dict(factors))
+    factor = factor.reshape((index.size,)).astype("float64")
+    return each[index.ravel()], factor
+
+
+def one_site_each(gates: Variable, graph) -> bool:
+    """Whether each gate depends on one discrete site at most, and each site of the block moves one gate."""
+    from pymc_discrete.structure.dependence import Dependence
+
+    if not graph.depends(gates):
+        return True
+    sizes = [graph.size(v) for v in graph.values]
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    sites = Dependence(graph, starts, sum(sizes)).of(gates)
+    if sites is None or sites.shape[1] > 1:
+        return False
+    moved = sites[sites >= 0]
+    return len(np.unique(moved)) == len(moved)
+
+
+def of_others(coefficients: Coefficients, under_gates: Sequence[Variable]):
+    """[(coefficient without a gate, where its elements are among those of all such)]"""
+    start, found = 0, []
+    for v in coefficients.variables:
+        if v not in under_gates:
+            size = coefficients.graph.size(v)
+            found.append((v, (start, start + size)))
+            start += size
+    return found
+
+
+def separable_form(terms: Sequence[Variable], coefficients: Coefficients) -> tuple[Variable, Variable]:
+    """h (p,) and D (p,) of terms that are sums of quadratic functions of single coefficients."""
+    p = coefficients.p
+    vector, direction = (pt.tensor(name, shape=(p,), dtype="float64") for name in ("vector", "direction"))
+    total = pt.add(pt.constant(0.0), *rebuild([t.sum() for t in terms], coefficients.of(vector)))
+    (slope,) = pytensor.grad(total, [vector], disconnected_inputs="ignore")
+    (curved,) = pytensor.grad((slope * direction).sum(), [vector], disconnected_inputs="ignore")
+    slope, curved = rebuild([slope, curved], {vector: float_constant(np.zeros(p))})
+    (curved,) = rebuild([curved], {direction: float_constant(np.ones(p))})
+    slope, curved = rebuild([slope, -curved], {}, opened)
+    return slope, curved
