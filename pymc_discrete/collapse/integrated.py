@@ -15,7 +15,7 @@ from pymc.distributions.continuous import FlatRV
 
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.integrals.coefficients import Coefficients
-from pymc_discrete.integrals.columns import columns_of
+from pymc_discrete.integrals.columns import form_by_columns
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.integrate import gates_of, quadratic_in
 from pymc_discrete.integrals.logistic import augmented
@@ -162,7 +162,7 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
         enters = Depends(coefficients.variables)
         terms = [t for _, t in [*graph.terms, *graph.untouched] if t in enters]
         if coefficients.p > MOST_COEFFICIENTS:
-            columns = columns_of(terms, coefficients)
+            columns = form_by_columns(terms, coefficients)
             size = bytes_of(columns) if columns else 0.0
             if columns and size > MOST_BYTES:
                 shape = columns.form[1].type.shape
