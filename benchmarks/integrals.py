@@ -4,11 +4,13 @@ python -m benchmarks.integrals --out benchmarks/results/NAME-integrals
 
 A: 200 rows, 100 columns, the noise known. A': 300 columns that are correlated 0.9; noise, scale of the
 coefficients and inclusion probability unknown. L: a logistic regression, 500 rows, 100 columns correlated 0.6
-with their neighbours, scale and inclusion probability unknown. Whether every chain visits the columns that
-the others know is shown by the largest difference between an inclusion probability of a chain and of all.
+with their neighbours, scale and inclusion probability unknown. 1,000 and 10,000: that many columns, correlated
+0.6 with their neighbours, 500 rows, the noise unknown, ten columns count. Whether every chain visits the columns
+that the others know is shown by the largest difference between an inclusion probability of a chain and of all.
 """
 
 import time
+from functools import partial
 
 import numpy as np
 
@@ -19,10 +21,13 @@ from benchmarks.models import (
     logistic_selection_summaries,
     spike_and_slab,
     spike_and_slab_data,
+    thousands,
+    thousands_data,
 )
 
 CHAINS = 4
 CORRELATION = 0.9
+THOUSANDS = ("1,000", "10,000")  # of which only indicators and the noise are kept
 DRAWS = {"pmd.sample": 2000, "PyMC": 200, "pm.sample": 1000, "pm.sample, not integrated": 500}
 
 
@@ -51,6 +56,8 @@ MODELS = {
     "A'": (correlated, correlated_data),
     "A": (spike_and_slab, spike_and_slab_data),
     "L": (logistic_selection, logistic_selection_data),
+    "1,000": (partial(thousands, 1_000), partial(thousands_data, p=1_000)),
+    "10,000": (thousands, thousands_data),
 }
 # all that is normal given the indicators, by model
 COEFFICIENTS = {"L": ["beta", "a"]}
@@ -74,6 +81,8 @@ def summaries_of(posterior, model):
     a = {name: v.values for name, v in posterior.data_vars.items()}
     if model == "L":
         return logistic_selection_summaries(a)
+    if model in THOUSANDS:
+        return {"number active": a["gamma"].sum(-1), "sigma": a["sigma"]}
     residual = y - (a["gamma"] * a["beta"]) @ X.T
     found = {"number active": a["gamma"].sum(-1), "squared error": (residual**2).sum(-1)}
     return found | {name: a[name] for name in ("w", "sigma", "tau") if name in a}
@@ -88,9 +97,12 @@ def measure(args, model, sampler):
     quiet = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
     run = {"draws": DRAWS[sampler], "tune": args.tune, "chains": CHAINS, **quiet}
     begin = time.perf_counter()
+    if model in THOUSANDS:
+        run["draws"] //= 2
     with built:
         if sampler == "pmd.sample":
             chunks = []
+            run["var_names"] = ["gamma", "sigma"] if model in THOUSANDS else None
             run["callback"] = lambda *_: chunks.append(time.process_time())
             tree = pmd.sample(step=step_of(sampler, model), **run)
             seconds = (chunks[-1] - chunks[0]) * len(chunks) / (len(chunks) - 1)

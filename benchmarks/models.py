@@ -93,6 +93,30 @@ def logistic_selection_data(n=500, p=100):
     return X, r.binomial(1, 1 / (1 + np.exp(-(0.3 + X @ b))))
 
 
+def thousands_data(n=500, p=10_000):
+    """X (n, p), columns correlated 0.6 with their neighbours, and y (n,); ten columns count."""
+    r = np.random.default_rng(3)
+    X = r.normal(size=(n, p))
+    for j in range(1, p):
+        X[:, j] = 0.6 * X[:, j - 1] + 0.8 * X[:, j]
+    b = np.zeros(p)
+    b[:: p // 10] = [1.0, -1.0, 0.8, -0.8, 0.6, -0.6, 0.5, -0.5, 0.4, -0.4]
+    return X, X @ b + r.normal(size=n)
+
+
+def thousands(p=10_000):
+    """A regression on p columns, of which ten are expected to count; the noise is unknown."""
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    X, y = thousands_data(p=p)
+    with pm.Model() as model:
+        g, s = pm.Bernoulli("gamma", 10 / p, shape=p), pm.HalfNormal("sigma", 2)
+        b = pm.Normal("beta", 0, 1, shape=p)
+        pm.Normal("y", pt.dot(X, g * b), s, observed=y)
+    return model, ["gamma"]
+
+
 def logistic_selection():
     import pymc as pm
     import pytensor.tensor as pt

@@ -18,7 +18,7 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.integrals.augmented import augmented
 from pymc_discrete.integrals.coefficients import Coefficients
-from pymc_discrete.integrals.columns import columns_of
+from pymc_discrete.integrals.columns import form_by_columns
 from pymc_discrete.integrals.conjugate import conjugate_in, conjugate_parameters
 from pymc_discrete.integrals.integrate import gates_of, quadratic_in
 from pymc_discrete.model.described import DescribedModel
@@ -202,7 +202,7 @@ def under_gates(form: QuadraticForm, names: Sequence[str]) -> list[str]:
     """The coefficients of a quadratic form, where sites gate them and that can be afforded; else none."""
     if form.coefficients.p <= MOST_COEFFICIENTS:
         return form.names if gates_of(form.terms, form.coefficients) else []
-    if (columns := columns_of(form.terms, form.coefficients)) is None:
+    if (columns := form_by_columns(form.terms, form.coefficients)) is None:
         return []
     if (size := bytes_of(columns)) <= MOST_BYTES:
         return form.names

@@ -27,10 +27,10 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 
-CHUNK = 16  # active columns are taken together in chunks of this number
+ACTIVE_AT_ONCE = 16  # number of active columns that are taken together
 
 
-class Form(NamedTuple):
+class PredictorForm(NamedTuple):
     """The quadratic form in the linear predictor and in all coefficients.
 
     Attributes
@@ -95,7 +95,7 @@ class Predictor(NamedTuple):
     mean: Any
 
     @classmethod
-    def of_none(cls, form: Form) -> "Predictor":
+    def of_none(cls, form: PredictorForm) -> "Predictor":
         """With no active column."""
         n = len(form.weights)
         return cls(jnp.zeros((n, n)), jnp.zeros(n))
@@ -125,16 +125,18 @@ class Entering(NamedTuple):
     gain: Any
 
 
-def entering(index, form: Form, predictor: Predictor, rest: Rest) -> Entering:
+def entering(index, form: PredictorForm, predictor: Predictor, rest: Rest) -> Entering:
     """Some inactive columns, `index` (c,), as they would become active; p for none."""
     inside = index < form.gates.shape[0]
-    rows = picked(form.columns, index, 0.0)
-    gates = picked(form.gates, index, 1.0)
-    share = jnp.where(inside, picked(form.precision, index, 1.0) / gates**2, 1.0)
+    rows = elements_or(form.columns, index, 0.0)
+    gates = elements_or(form.gates, index, 1.0)
+    share = jnp.where(inside, elements_or(form.precision, index, 1.0) / gates**2, 1.0)
     z = predictor.left(rows, rest)
     pivot = rest.times(z) @ rows.T
     factor = jnp.linalg.cholesky((pivot + pivot.T) / 2 + jnp.diag(share))
-    column = rows @ predictor.slope(rest) + jnp.where(inside, picked(form.linear, index, 0.0) / gates, 0.0)
+    column = rows @ predictor.slope(rest) + jnp.where(
+        inside, elements_or(form.linear, index, 0.0) / gates, 0.0
+    )
     root = jax.scipy.linalg.solve_triangular(factor, jnp.eye(len(index)), lower=True)
     of_column = root @ column
     gain = 0.5 * of_column @ of_column - jnp.log(jnp.diagonal(factor) * jnp.abs(gates)).sum()
@@ -147,7 +149,7 @@ def with_entered(predictor: Predictor, new: Entering) -> Predictor:
     return Predictor(covariance, predictor.mean + new.of_column @ new.half)
 
 
-def picked(values, index, beyond: float):
+def elements_or(values, index, beyond: float):
     """Elements of an array, and `beyond` where there are none."""
     return values.at[index].get(mode="fill", fill_value=beyond)
 
@@ -157,7 +159,7 @@ def over_active(active, step: Callable, carried: Any, really: Any = True):
 
     There is one step at least, if `really`, and none if not.
     """
-    p, c = active.shape[0], CHUNK
+    p, c = active.shape[0], ACTIVE_AT_ONCE
     order = jnp.nonzero(active, size=-(-p // c) * c, fill_value=p)[0]
     count = jnp.where(really, jnp.maximum(active.sum(), 1), 0)
 
@@ -169,26 +171,26 @@ def over_active(active, step: Callable, carried: Any, really: Any = True):
     return jax.lax.while_loop(lambda state: state[0] < count, body, (jnp.zeros_like(count), carried))[1]
 
 
-def sum_of_columns(form: Form, numbers):
+def sum_of_columns(form: PredictorForm, numbers):
     """(n,), the active columns times numbers (p,)."""
 
     def step(index, first, total):
-        return total + picked(numbers, index, 0.0) @ picked(form.columns, index, 0.0)
+        return total + elements_or(numbers, index, 0.0) @ elements_or(form.columns, index, 0.0)
 
     return over_active(form.active, step, jnp.zeros(form.columns.shape[1]))
 
 
-def variances(form: Form):
+def prior_variances(form: PredictorForm):
     """(p,), the prior variances of the active gate times coefficient; 0 where inactive."""
     return jnp.where(form.active, form.gates**2 / form.precision, 0.0)
 
 
-def alone(form: Form):
+def by_priors_alone(form: PredictorForm):
     """(p,) nats, the log of the integral over each coefficient with a gate by its prior alone."""
     return 0.5 * (form.linear**2 / form.precision - jnp.log(form.precision) + np.log(2 * np.pi))
 
 
-def predictor_and_value(form: Form, rest: Rest) -> tuple[Predictor, Any]:
+def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any]:
     """The distribution of the linear predictor, and the log of the integral over all coefficients."""
 
     def step(index, first, carried):
@@ -198,15 +200,15 @@ def predictor_and_value(form: Form, rest: Rest) -> tuple[Predictor, Any]:
 
     predictor, gains = over_active(form.active, step, (Predictor.of_none(form), jnp.zeros(())))
     # what an active coefficient adds by its prior alone, but for 2 pi, is replaced by the gain
-    priors = jnp.where(form.active, 0.5 * np.log(2 * np.pi), alone(form)).sum()
+    priors = jnp.where(form.active, 0.5 * np.log(2 * np.pi), by_priors_alone(form)).sum()
     return predictor, rest.value + priors + gains
 
 
 class ColumnsIntegral(Op):
     """The logarithm of the integral over all coefficients, and the moments that its gradient needs.
 
-    The inputs are those of `Form`. The outputs are the value; mean and variance (n,) of the linear predictor;
-    mean and mean square (p,) of the coefficients with a gate; and of those without, a: the means of a (m,),
+    The inputs are those of `PredictorForm`. The outputs are the value; mean and variance (n,) of the linear
+    predictor; mean and mean square (p,) of the coefficients with a gate; and of those without, a: the means of a (m,),
     of a a' (m, m), and of the linear predictor times a' (n, m).
     """
 
@@ -214,7 +216,7 @@ class ColumnsIntegral(Op):
 
     def make_node(self, *inputs):
         inputs = [pt.as_tensor(i) for i in inputs]
-        form = Form(*inputs)
+        form = PredictorForm(*inputs)
         (p, n), (m,) = form.columns.type.shape, form.own_slope.type.shape
         shapes = ((), (n,), (n,), (p,), (p,), (m,), (m, m), (n, m))
         return Apply(self, inputs, [pt.tensor(dtype="float64", shape=shape) for shape in shapes])
@@ -239,7 +241,7 @@ class ColumnsIntegral(Op):
 
 
 def columns_integral(*form):
-    """The logarithm of the integral, a scalar of PyTensor; the parameters are those of `Form`."""
+    """The logarithm of the integral, a scalar of PyTensor; the parameters are those of `PredictorForm`."""
     return ColumnsIntegral()(*form)[0]
 
 
@@ -250,24 +252,24 @@ def _(op, **_):
 
 def value_and_moments(*inputs):
     """The outputs of `ColumnsIntegral` in JAX."""
-    form = Form(*(jnp.asarray(i, float) for i in inputs))
+    form = PredictorForm(*(jnp.asarray(i, float) for i in inputs))
     rest = form.without_others()
     predictor, value = predictor_and_value(form, rest)
-    beta, square = moments(form, predictor, rest)
+    beta, square = moments_under_gates(form, predictor, rest)
     a, aa, eta_a = moments_of_others(form, predictor)
     return value, predictor.mean, jnp.diagonal(predictor.covariance), beta, square, a, aa, eta_a
 
 
-def moments(form: Form, predictor: Predictor, rest: Rest):
+def moments_under_gates(form: PredictorForm, predictor: Predictor, rest: Rest):
     """Mean and mean square (p,) each of the coefficients with a gate."""
     slope, p = predictor.slope(rest), form.gates.shape[0]
 
     def step(index, first, carried):
         mean, square = carried
-        rows = picked(form.columns, index, 0.0)
-        gates, precision = picked(form.gates, index, 1.0), picked(form.precision, index, 1.0)
+        rows = elements_or(form.columns, index, 0.0)
+        gates, precision = elements_or(form.gates, index, 1.0), elements_or(form.precision, index, 1.0)
         explained = (rows * rest.times(predictor.left(rows, rest))).sum(axis=1)
-        own = (gates * (rows @ slope) + picked(form.linear, index, 0.0)) / precision
+        own = (gates * (rows @ slope) + elements_or(form.linear, index, 0.0)) / precision
         variance = (1 - gates**2 * explained / precision) / precision
         return mean.at[index].set(own, mode="drop"), square.at[index].set(variance + own**2, mode="drop")
 
@@ -276,7 +278,7 @@ def moments(form: Form, predictor: Predictor, rest: Rest):
     return over_active(form.active, step, (mean, square)) if p else (mean, square)
 
 
-def moments_of_others(form: Form, predictor: Predictor):
+def moments_of_others(form: PredictorForm, predictor: Predictor):
     """Means of the coefficients without a gate, a (m,), of a a' (m, m), and of the predictor times a'."""
     m, n = form.own_slope.shape[0], form.weights.shape[0]
     if m == 0:
@@ -292,7 +294,7 @@ def moments_of_others(form: Form, predictor: Predictor):
 
 def _on_host(*inputs) -> list[np.ndarray]:
     """The outputs of `ColumnsIntegral` in NumPy, with a matrix of the active columns; nan if none exists."""
-    form = Form(*(np.asarray(i, float) for i in inputs))
+    form = PredictorForm(*(np.asarray(i, float) for i in inputs))
     (p, n), m = form.columns.shape, len(form.own_slope)
     active = np.flatnonzero(form.active)
     gates, k = form.gates[active], len(active)

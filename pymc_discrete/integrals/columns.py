@@ -29,7 +29,8 @@ from pymc_discrete.integrals.gates import (
 )
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.degree import is_separable_quadratic
-from pymc_discrete.structure.logp_graph import Columns
+from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure.logp_graph import Columns, LogpGraph
 from pymc_discrete.structure.numbers import OfNumbers
 from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
 
@@ -39,7 +40,7 @@ from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
 MOST_IN_TABLEAU, MOST_ROWS = 500, 2.0  # of coefficients; of rows, for each of them
 
 
-def columns_of(terms: Sequence[Variable], coefficients: Coefficients) -> Columns | None:
+def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Columns | None:
     """The quadratic form by columns, or None where it is no such form or a matrix p x p does better.
 
     Parameters
@@ -177,10 +178,8 @@ def arranged(vector: Variable, products: Sequence[Product], coefficients: Coeffi
     return each[index.ravel()], factor
 
 
-def one_site_each(gates: Variable, graph) -> bool:
+def one_site_each(gates: Variable, graph: LogpGraph) -> bool:
     """Whether each gate depends on one discrete site at most, and each site of the block moves one gate."""
-    from pymc_discrete.structure.dependence import Dependence
-
     if not graph.depends(gates):
         return True
     sizes = [graph.size(v) for v in graph.values]

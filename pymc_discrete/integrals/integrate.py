@@ -24,7 +24,7 @@ from pymc_discrete.integrals.coefficients import (
     is_discrete,
     linear_and_precision,
 )
-from pymc_discrete.integrals.columns import columns_of
+from pymc_discrete.integrals.columns import form_by_columns
 from pymc_discrete.integrals.gates import gated_products, is_separable, products_first
 from pymc_discrete.integrals.gaussian_integral import gaussian_integral
 from pymc_discrete.runtime.names import shown
@@ -71,7 +71,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     quadratic = [(name, t) for name, t in named if t in moved]
     check_quadratic(quadratic, coefficients.variables)
     terms = [t for _, t in quadratic]
-    columns = columns_of(terms, coefficients)
+    columns = form_by_columns(terms, coefficients)
     gates = None if columns else gates_of(terms, coefficients)
     parts: list[Variable] = []  # what the integral is computed from
     if columns:

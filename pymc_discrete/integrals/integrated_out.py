@@ -11,12 +11,12 @@ from pymc.exceptions import SamplingError
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.integrals.active import (
-    Form,
+    PredictorForm,
+    elements_or,
     over_active,
-    picked,
     predictor_and_value,
+    prior_variances,
     sum_of_columns,
-    variances,
 )
 from pymc_discrete.integrals.families import family
 from pymc_discrete.integrals.gaussian_integral import gaussian_draw
@@ -114,7 +114,7 @@ class JointCoefficients:
         precision, linear, coupled = map(jnp.asarray, self._quadratic_form(*values))
         normals = jax.random.normal(key, linear.shape, linear.dtype)
         vector, logdensity = gaussian_draw(normals, precision, linear, coupled)
-        return by_name(vector, self._integral), logdensity
+        return elements_by_name(vector, self._integral), logdensity
 
 
 class ColumnCoefficients:
@@ -136,7 +136,7 @@ class ColumnCoefficients:
 
     @cached_property
     def _to_check(self) -> Any:
-        form = Form(*self._columns.form)
+        form = PredictorForm(*self._columns.form)
         return jaxify(self._inputs, [form.weights, form.own, form.precision])
 
     def check(self, values: Sequence[Any]) -> None:
@@ -155,12 +155,12 @@ class ColumnCoefficients:
 
     def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
         """A draw of the coefficients {name: array}, and its log density () in nats."""
-        form = Form(*(jnp.asarray(v, float) for v in self._form(*values)))
+        form = PredictorForm(*(jnp.asarray(v, float) for v in self._form(*values)))
         beta, a, logdensity = drawn_coefficients(key, form)
-        return by_name(in_one_vector(beta, a, self._columns), self._integral), logdensity
+        return elements_by_name(in_one_vector(beta, a, self._columns), self._integral), logdensity
 
 
-def drawn_coefficients(key, form: Form) -> tuple[Any, Any, Any]:
+def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
     """A draw of the coefficients with a gate (p,), of those without (m,), and its log density () in nats.
 
     An inactive coefficient is a draw of its prior. The others, with precision matrix Q and linear term b, are
@@ -174,7 +174,7 @@ def drawn_coefficients(key, form: Form) -> tuple[Any, Any, Any]:
     )
     rest, active = form.without_others(), form.active
     predictor, value = predictor_and_value(form, rest)
-    gates, prior = jnp.where(active, form.gates, 1.0), variances(form)
+    gates, prior = jnp.where(active, form.gates, 1.0), prior_variances(form)
 
     # e by the predictor, by the coefficients without a gate, and by the prior of the others
     roots = jnp.sqrt(form.weights)
@@ -192,7 +192,7 @@ def drawn_coefficients(key, form: Form) -> tuple[Any, Any, Any]:
         """(p,), the active columns times a vector (n,)."""
 
         def step(index, first, found):
-            return found.at[index].set(picked(form.columns, index, 0.0) @ vector, mode="drop")
+            return found.at[index].set(elements_or(form.columns, index, 0.0) @ vector, mode="drop")
 
         return over_active(active, step, jnp.zeros(p))
 
@@ -217,7 +217,7 @@ def drawn_coefficients(key, form: Form) -> tuple[Any, Any, Any]:
     return beta, a, joint_logdensity(form, beta, a, eta) - value
 
 
-def joint_logdensity(form: Form, beta, a, eta):
+def joint_logdensity(form: PredictorForm, beta, a, eta):
     """() nats, the quadratic form at coefficients, with the linear predictor that they have."""
     of_data = -0.5 * form.weights @ eta**2 + form.slope @ eta - eta @ form.cross @ a
     of_others = -0.5 * a @ form.own @ a + form.own_slope @ a
@@ -230,7 +230,7 @@ def in_one_vector(beta, a, columns: Columns):
     return vector.at[columns.places].set(beta).at[columns.others].set(a)
 
 
-def by_name(vector, integral: Integral) -> dict[str, Any]:
+def elements_by_name(vector, integral: Integral) -> dict[str, Any]:
     """{coefficient: its elements of a vector}"""
     drawn, start = {}, 0
     for name, shape in integral.shapes.items():

@@ -302,14 +302,15 @@ def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
             t, x, carried = state
             now = x[start : start + v.size][sites]
             differences = lambda: target.all_rows(n, x, carried)[sites]
+            # the barriers keep XLA from computing the draws again for each that reads one, and from copying x
             values = jax.lax.optimization_barrier(drawing(u, v, sites, now, differences))
             left = jnp.where((values != now) & (order >= t), order, len(sites))
             place = jnp.argmin(left)
             # if no further site changes, one is set to the value that it already has
             t, value = left[place] + 1, jnp.where(left[place] < len(sites), values[place], now[place])
             site = jnp.asarray(sites)[place]
-            carried = target.carried_after(n, site, value, x, carried)
-            carried, x = jax.lax.optimization_barrier((carried, x))
+            # a barrier, for that
+            carried, x = jax.lax.optimization_barrier((target.carried_after(n, site, value, x, carried), x))
             return t, x.at[start + site].set(value), carried
 
         first = (jnp.zeros_like(order[0]), x, target.carried(x))

@@ -59,7 +59,7 @@ class Columns(NamedTuple):
     ----------
     places : (q,) int, which of all coefficients belongs to each column; their priors are independent
     others : (m,) int, the coefficients without a gate
-    form : the variables of the graph, in the order of `integrals.active.Form`: the gates (q,) first
+    form : the variables of the graph, in the order of `integrals.active.PredictorForm`: the gates (q,) first
     """
 
     places: np.ndarray

@@ -11,9 +11,11 @@ from scipy import stats
 from scipy.special import expit, logsumexp
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse.integrated import coefficients_to_integrate
 from pymc_discrete.integrals import logistic
 from pymc_discrete.integrals.augmented import augmented
 from pymc_discrete.integrals.probit import positive_normal
+from pymc_discrete.model.described import DescribedModel
 from tests.tools.running import QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments
 
@@ -301,3 +303,14 @@ def test_a_predictor_that_is_not_linear_is_named():
 
     with with_gates(squared), pytest.raises(ValueError, match="and 'y' is none"):
         pmd.BlockGibbs(["g"], integrate=["b"])
+
+
+def test_a_likelihood_that_no_site_of_the_block_enters_stays_as_it_is():
+    with pm.Model() as model:
+        k = pm.DiscreteUniform("k", 0, 8)
+        means, slope = pm.Normal("means", 0.0, 5.0, shape=2), pm.Normal("slope")
+        pm.Normal("x", pt.switch(np.arange(9) < k, means[0], means[1]), 1.0, observed=X[:, 0])
+        pm.Bernoulli("y", logit_p=slope * X[:, 1], observed=COUNTS > 0)
+    described = DescribedModel(model)
+    assert coefficients_to_integrate(described, ["k"], ["means", "slope"]) == ["means"]
+    assert augmented(model, ["k"]) is None

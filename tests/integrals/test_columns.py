@@ -22,7 +22,7 @@ from pymc_discrete.differences.parts.active_columns import ActiveColumns
 from pymc_discrete.differences.parts.swept import Swept
 from pymc_discrete.differences.sum_of_parts import SumOfParts
 from pymc_discrete.integrals import active, columns
-from pymc_discrete.integrals.active import Form, value_and_moments
+from pymc_discrete.integrals.active import PredictorForm, value_and_moments
 from pymc_discrete.integrals.integrated_out import drawn_coefficients
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.sampling.division import steps_of
@@ -43,7 +43,7 @@ def forced(monkeypatch):
     """This way for few columns, of which two are taken together."""
     monkeypatch.setattr(columns, "MOST_IN_TABLEAU", 0)
     monkeypatch.setattr(columns, "MOST_ROWS", np.inf)
-    monkeypatch.setattr(active, "CHUNK", 2)
+    monkeypatch.setattr(active, "ACTIVE_AT_ONCE", 2)
 
 
 def beside_others():
@@ -207,7 +207,7 @@ def test_a_scan_from_change_to_change_draws_what_a_scan_by_sites_does(backward, 
 
 
 # ---------------------------------------------------------------- the coefficients, given the sites
-def in_matrices(form: Form):
+def in_matrices(form: PredictorForm):
     """A and b of all coefficients, those with a gate first."""
     design = form.columns.T * form.gates
     A = np.block(
@@ -228,7 +228,9 @@ def form_of(p=7, n=4, m=2, closed=3, seed=0):
     slope, columns = r.normal(size=n), r.normal(size=(p, n))
     precision = np.abs(r.normal(size=p)) + 0.1
     cross = weights[:, None] * others
-    return Form(gates, columns, weights, slope, cross, own, r.normal(size=m), precision, r.normal(size=p))
+    return PredictorForm(
+        gates, columns, weights, slope, cross, own, r.normal(size=m), precision, r.normal(size=p)
+    )
 
 
 @pytest.mark.parametrize("closed", [0, 3, 7])
@@ -254,7 +256,7 @@ def test_drawn_coefficients_have_the_mean_and_the_covariance_of_matrices():
     A, b = in_matrices(form)
     draws = 40_000
     keys = jax.random.split(jax.random.key(3), draws)
-    inputs = Form(*map(jnp.asarray, form))
+    inputs = PredictorForm(*map(jnp.asarray, form))
     beta, a, logdensity = jax.jit(jax.vmap(lambda key: drawn_coefficients(key, inputs)))(keys)
     x = np.hstack([beta, a])
     whitened = (x - np.linalg.solve(A, b)) @ np.linalg.cholesky(A)

@@ -25,13 +25,13 @@ from pytensor.graph.basic import Constant, Variable
 from pymc_discrete.differences.parts.part import BlockState
 from pymc_discrete.differences.parts.swept import GatedPrior, OfGates, Tableau
 from pymc_discrete.integrals.active import (
-    Form,
     Predictor,
+    PredictorForm,
     Rest,
+    elements_or,
     entering,
     over_active,
-    picked,
-    variances,
+    prior_variances,
     with_entered,
 )
 from pymc_discrete.space.space import Space
@@ -39,7 +39,7 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import Integral
 from pymc_discrete.structure.rebuild import context_inputs
 
-# the largest error: of variances, relative; of means, in standard deviations
+# the largest error: of prior_variances, relative; of means, in standard deviations
 LARGEST_ERROR = 1e-8
 
 
@@ -48,12 +48,12 @@ class ColumnsContext(NamedTuple):
 
     Attributes
     ----------
-    form : Form, with gates 0
+    form : PredictorForm, with gates 0
     rest : Rest
     diagonal, column : (p,) each, T_kk and t_k where no coefficient is active
     """
 
-    form: Form
+    form: PredictorForm
     rest: Rest
     diagonal: Any
     column: Any
@@ -103,7 +103,7 @@ class ActiveColumns(OfGates):
 
     # ------------------------------------------------------------ what is kept
     def context(self, arrays: dict[Variable, Any]) -> ColumnsContext:
-        form = Form(
+        form = PredictorForm(
             jnp.zeros(self.p),
             *(
                 jnp.asarray(v.data if isinstance(v, Constant) else arrays[v], float).reshape(
@@ -133,7 +133,7 @@ class ActiveColumns(OfGates):
             at, entered = carried
             at = jax.tree.map(lambda old, new: jnp.where(first, new, old), at, none)
             new = entering(index, form, at.predictor, context.rest)
-            scale = jnp.where(entered, variances(form), 1.0)
+            scale = jnp.where(entered, prior_variances(form), 1.0)
             # the rows of these coefficients, times the root of the inverse of their pivot
             rows = (form.columns @ context.rest.times(new.half).T).T * scale
             diagonal = at.diagonal - (rows**2).sum(axis=0)
@@ -181,7 +181,7 @@ class ActiveColumns(OfGates):
         gates : (p,), with that of j as it is while it is active
         """
         form = context.form._replace(gates=gates)
-        others = variances(form)
+        others = prior_variances(form)
         own, gate = others[j], gates[j]
         share = form.linear[j] / gate
         z = at.predictor.left(form.columns[j][None], context.rest)[0] * jnp.where(leaves, own, 1.0)
@@ -206,7 +206,7 @@ class ActiveColumns(OfGates):
         of T_jj and t_j by z_j and u.
         """
         form, rest = context.form._replace(gates=gates), context.rest
-        others, x = variances(form), form.columns[j]
+        others, x = prior_variances(form), form.columns[j]
         on, own = gates[j] != 0, others[j]
         safe = jnp.where(on, own, 1.0)
         explained = rest.times(x[None])[0] @ at.predictor.covariance
@@ -214,8 +214,8 @@ class ActiveColumns(OfGates):
 
         def step(index, first, carried):
             of_z, of_mean = carried
-            rows, V = picked(form.columns, index, 0.0), picked(others, index, 0.0)
-            linear = picked(form.linear, index, 0.0) / picked(gates, index, 1.0)
+            rows, V = elements_or(form.columns, index, 0.0), elements_or(others, index, 0.0)
+            linear = elements_or(form.linear, index, 0.0) / elements_or(gates, index, 1.0)
             return of_z + (V * (rows @ seen)) @ rows, of_mean + (V * (rows @ slope + linear)) @ rows
 
         zeros = jnp.zeros_like(x)
