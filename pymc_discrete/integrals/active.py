@@ -207,9 +207,9 @@ def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any
 class ColumnsIntegral(Op):
     """The logarithm of the integral over all coefficients, and the moments that its gradient needs.
 
-    The inputs are those of `PredictorForm`. The outputs are the value; mean and variance (n,) of the linear
-    predictor; mean and mean square (p,) of the coefficients with a gate; and of those without, a: the means of a (m,),
-    of a a' (m, m), and of the linear predictor times a' (n, m).
+    The inputs are those of `PredictorForm`. The outputs are the value; mean and variance (n,) of the
+    linear predictor; mean and mean square (p,) of the coefficients with a gate; and of those without, a:
+    the means of a (m,), of a a' (m, m), and of the linear predictor times a' (n, m).
     """
 
     __props__ = ()
