@@ -5,9 +5,10 @@ python -m benchmarks.integrals --out benchmarks/results/NAME-integrals
 A: 200 rows, 100 columns, the noise known. A': 300 columns that are correlated 0.9; noise, scale of the
 coefficients and inclusion probability unknown. L: a logistic regression, 500 rows, 100 columns correlated 0.6
 with their neighbours, scale and inclusion probability unknown. 1,000 and 10,000: that many columns, which are
-correlated 0.6 with their neighbours, 500 rows, the noise unknown, ten columns count. Whether every chain visits
-the columns that the others know is shown by the largest difference between an inclusion probability of a chain
-and of all.
+correlated 0.6 with their neighbours, 500 rows, the noise unknown, ten columns count.
+
+Whether every chain visits the columns that the others know is shown by the largest difference between an
+inclusion probability of a chain and that of all chains.
 """
 
 import time

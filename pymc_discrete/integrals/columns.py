@@ -37,7 +37,7 @@ from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
 # A matrix of p x p coefficients is faster for few of them, and no larger than the data where there are as
 # many rows as columns. Without it a move costs n (n + p) operations, and each draw k times as many, where k
 # coefficients are active.
-MOST_IN_TABLEAU, MOST_ROWS = 500, 2.0  # of coefficients; of rows, for each of them
+MOST_IN_TABLEAU, MOST_ROWS = 300, 2.0  # of coefficients; of rows, for each of them
 
 
 def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Columns | None:
