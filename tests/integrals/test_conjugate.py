@@ -384,11 +384,15 @@ def test_what_a_scan_carries_along_is_that_of_the_state(build, by, monkeypatch):
     @jax.jit
     def moved(x, sites, values):
         """The state after some moves of single sites, and the differences of all sites there."""
-        carried = target.carried(x)
-        for site, value in zip(sites, values, strict=True):
-            carried = target.carried_after(0, site, value, x, carried)
-            x = x.at[site].set(value)
-        return x, jax.numpy.stack([target.row(0, i, x, carried)[0] for i in np.arange(target.space.d)])
+
+        def move(t, state):
+            x, carried = state
+            carried = target.carried_after(0, sites[t], values[t], x, carried)
+            return x.at[sites[t]].set(values[t]), carried
+
+        x, carried = jax.lax.fori_loop(0, len(sites), move, (x, target.carried(x)))
+        row = lambda site: target.row(0, site, x, carried)[0]
+        return x, jax.lax.map(row, jax.numpy.arange(target.space.d))
 
     with target.density.running(traced=False):
         x = r.integers(target.space.lower, target.space.upper + 1)
@@ -493,8 +497,7 @@ def means_given(z, spread):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["pm", "pmd"])
-def test_draws_have_the_posterior_in_both_samplers(sampler):
+def test_draws_have_the_posterior_in_both_samplers():
     model = of_all_families()
     target = pmd.target_from_model(model, ["z"], integrate=PARAMETERS)
     logs = np.linspace(-5, 4, 61)  # of the spread, by the trapezoid rule
@@ -519,17 +522,17 @@ def test_draws_have_the_posterior_in_both_samplers(sampler):
         step = pmd.BlockGibbs(["z"], integrate="auto")
         assert set(step.integrated) == {str(model.rvs_to_values[model[n]].name) for n in PARAMETERS}
         options = {"draws": 3000, "tune": 500, "chains": 2, "random_seed": 4, "step": step, **QUIET}
-        idata = pmd.sample(**options) if sampler == "pmd" else pm.sample(cores=1, **options)
-    posterior = idata.posterior
-    assert np.abs(zs_of_proportions(posterior["z"].values, STATES, p.sum(1))).max() < LARGEST_Z
-    for name in PARAMETERS:
-        draws = posterior[name].values.reshape(2, 3000, -1)
-        for n, mean in enumerate(expected[name].ravel()):
-            error = draws[..., n].std() / np.sqrt(float(az.ess(draws[..., n], method="mean")))
-            assert abs(draws[..., n].mean() - mean) / error < LARGEST_Z
+        runs = [pmd.sample(**options), pm.sample(cores=1, **options)]
     spread = (p.sum(0) * np.exp(logs)).sum()
-    error = float(az.mcse(posterior["spread"].values, method="mean"))
-    assert abs(float(posterior["spread"].mean()) - spread) / error < LARGEST_Z
+    for posterior in (idata.posterior for idata in runs):
+        assert np.abs(zs_of_proportions(posterior["z"].values, STATES, p.sum(1))).max() < LARGEST_Z
+        for name in PARAMETERS:
+            draws = posterior[name].values.reshape(2, 3000, -1)
+            for n, mean in enumerate(expected[name].ravel()):
+                error = draws[..., n].std() / np.sqrt(float(az.ess(draws[..., n], method="mean")))
+                assert abs(draws[..., n].mean() - mean) / error < LARGEST_Z
+        error = float(az.mcse(posterior["spread"].values, method="mean"))
+        assert abs(float(posterior["spread"].mean()) - spread) / error < LARGEST_Z
 
 
 # ---------------------------------------------------------------- what is not conjugate
