@@ -46,6 +46,14 @@ class Augmentation(Protocol):
         op, params : of the distribution
         """
 
+    def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
+        """What the distribution of the further variables is computed from, beside the predictor and the data.
+
+        Parameters
+        ----------
+        op, params : of the observed variable
+        """
+
     def form(
         self,
         op: Any,
@@ -195,6 +203,11 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
         if found is None:  # it may be written in another way
             found = augmentation.predictor(op, rewritten(params))
         if found is not None:
+            # The form lacks what only the trials enter. A continuous unknown there has a block that moves it
+            # with the further variables integrated out, a discrete one has none.
+            others = directly_read(augmentation.others(op, op.dist_params(rv.owner)), random)
+            if any(not v.type.dtype.startswith("float") for v in others):
+                return None
             (found,) = rewritten([found])
             return kind, rebuild([found], {new: v for v, new in inputs.items()})[0]
     return None
@@ -304,7 +317,7 @@ def as_quadratic_form(
         for role, v in read.items()
     }
     making.replaced(rv, form, [*outputs.values()])
-    others = directly_read([v for v in read.values() if v is not predictor], model.basic_RVs)
+    others = directly_read(AUGMENTATIONS[kind].others(rv.owner.op, params), model.basic_RVs)
     beside = [str(model.rvs_to_values[v].name) for v in others if v.type.dtype.startswith("float")]
     shape, names = tuple(map(int, data.shape.eval())), {role: str(v.name) for role, v in outputs.items()}
     return Augmented(name, kind, shape, variables, names, facts, beside)

@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Mul
+from pytensor.scalar.basic import Exp, Log, Mul
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, SpecifyShape
@@ -33,6 +33,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.integrals.polya_gamma import random_polyagamma
 from pymc_discrete.model.support import known
+from pymc_discrete.structure.rebuild import rebuild
 
 # what only arranges or selects elements, of its first input
 ARRANGES = (DimShuffle, Subtensor, AdvancedSubtensor, Reshape, SpecifyShape)
@@ -89,7 +90,14 @@ class Logistic:
         if (form := LOGISTIC_FORMS.get(type(op))) is None:
             return None
         found = logit(params[form.place])
-        return -found if form.of_failure and found is not None else found
+        if found is None:
+            return None
+        (found,) = rebuild([-found if form.of_failure else found], {}, log_of_product)
+        return found
+
+    def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
+        """What numbers of trials are computed from."""
+        return [p for n, p in enumerate(params) if n != LOGISTIC_FORMS[type(op)].place]
 
     def form(
         self,
@@ -114,8 +122,9 @@ class Logistic:
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
         """Of the Polya-Gamma variables, and of what further successes add to those less half the trials."""
         log_odds, trials, (least, most) = values[LOG_ODDS], values[TRIALS], facts
+        key, key_more = jax.random.split(key)
         few = trials < 1
-        more = jax.random.uniform(jax.random.fold_in(key, 1), trials.shape, trials.dtype)
+        more = jax.random.uniform(key_more, trials.shape, trials.dtype)
         added = jnp.where(few, (more < jax.nn.sigmoid(log_odds)) - 0.5, 0.0)
         bounds = (max(least, 1.0), max(most, 1.0) + (least < 1))
         return {SUCCESSES: added, PRECISION: random_polyagamma(key, trials + few, log_odds, bounds)}
@@ -124,14 +133,29 @@ class Logistic:
 LOGISTIC = Logistic()
 
 
+def log_of_product(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+    """The logarithm of a product with an exponential, such as exp(eta) times an exposure, as a sum."""
+    if not is_scalar_op(node, Log) or not is_scalar_op(inputs[0].owner, Mul):
+        return None
+    factors = inputs[0].owner.inputs
+    if not any(is_scalar_op(f.owner, Exp) for f in factors):
+        return None
+    return [pt.add(*(f.owner.inputs[0] if is_scalar_op(f.owner, Exp) else pt.log(f) for f in factors))]
+
+
+def is_scalar_op(node: Apply | None, kind: type) -> bool:
+    """Whether a node applies a function of this kind to each element."""
+    return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kind)
+
+
 def logit(p: Variable) -> Variable | None:
     """The log odds of a probability that is the sigmoid of something, None for any other."""
     node = p.owner
     if node is None:
         return None
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Sigmoid):
+    if is_scalar_op(node, Sigmoid):
         return node.inputs[0]
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
+    if is_scalar_op(node, Mul):
         rest = [i for i in node.inputs if not (isinstance(i, Constant) and np.all(i.data == 1))]
         same = len(rest) == 1 and rest[0].type.broadcastable == p.type.broadcastable
         return logit(rest[0]) if same else None

@@ -34,6 +34,10 @@ class Probit:
         """What the standard normal distribution function is applied to."""
         return of_normal_cdf(params[0]) if isinstance(op, ptr.BernoulliRV) else None
 
+    def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
+        """Nothing."""
+        return []
+
     def form(
         self,
         op: Any,

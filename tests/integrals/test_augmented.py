@@ -58,6 +58,10 @@ def negative_binomial_by_p(eta):
     pm.NegativeBinomial("y", n=2.5, p=pm.math.sigmoid(eta), observed=COUNTS)
 
 
+def with_exposure(eta):
+    pm.NegativeBinomial("y", mu=pm.math.exp(eta) * np.arange(1.0, 10.0), alpha=3.0, observed=COUNTS)
+
+
 def geometric(eta):
     pm.Geometric("y", p=pm.math.sigmoid(eta), observed=COUNTS + 1)
 
@@ -73,6 +77,7 @@ LIKELIHOODS = {
         binomial,
         negative_binomial,
         negative_binomial_by_p,
+        with_exposure,
         geometric,
     )
 }
@@ -162,6 +167,36 @@ def test_what_is_no_such_likelihood_stays():
         pm.Potential("reads", y.sum() * a)
         pm.Bernoulli("constant", logit_p=0.3, observed=[0, 1])
     assert augmented(model) is None
+
+
+def test_discrete_unknowns_in_the_trials_are_not_moved_by_a_form_without_them():
+    with pm.Model() as model:
+        n, z, b = pm.Poisson("n", 5.0, shape=9), pm.Bernoulli("z", 0.5), pm.Normal("b")
+        pm.Binomial("x", n, logit_p=b * X[:, 0], observed=np.minimum(COUNTS, 1))
+        pm.NegativeBinomial("y", mu=pt.exp(b * X[:, 1]), alpha=pt.stack([0.5, 2.0])[z], observed=COUNTS)
+        assert augmented(model) is None
+        with pytest.raises(ValueError, match="is none"):
+            pmd.BlockGibbs(["n"], integrate=["b"])
+
+
+def test_many_effects_without_a_gate_are_left_to_nuts():
+    with pm.Model() as model:
+        g, b = pm.Bernoulli("g", 0.4, shape=2), pm.Normal("b", shape=2)
+        a, effects = pm.Normal("a"), pm.Normal("effects", 0.0, pm.HalfNormal("scale"), shape=30)
+        eta = a + X @ (g * b) + effects[np.arange(9)]
+        pm.Bernoulli("y", logit_p=eta, observed=COUNTS > 0)
+    moved = ["b", "a", "effects", "scale_log__"]
+    assert coefficients_to_integrate(DescribedModel(model), ["g"], moved) == ["b", "a"]
+
+
+def test_further_successes_and_polya_gamma_variables_are_independent():
+    # few elements, of which a draw makes as many proposals as there are uniforms for successes
+    n, draws = 30, 4000
+    values = {logistic.LOG_ODDS: jnp.zeros(n), logistic.TRIALS: jnp.full(n, 0.3)}
+    draw = jax.jit(jax.vmap(lambda key: logistic.LOGISTIC.draw(key, values, (0.3, 0.3))))
+    found = draw(jax.random.split(jax.random.key(0), draws))
+    w, s = (np.asarray(found[name]).ravel() for name in (logistic.PRECISION, logistic.SUCCESSES))
+    assert abs(np.corrcoef(w, s)[0, 1]) * np.sqrt(w.size) < LARGEST_Z
 
 
 def test_impossible_data_stay_impossible():
