@@ -1254,6 +1254,7 @@ NOT_RUN = {
         "leaves out about {} of the probability",
         "Take wider bounds in truncate=",
         "need a table of {} GiB",
+        "rows would take {} GiB. A step with integrate= does it",
         "were permuted, and the names along",
         "A Deterministic draws random numbers of its own",
         "has a size that differs from draw to draw",

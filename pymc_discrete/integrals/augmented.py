@@ -153,7 +153,7 @@ def augmented(model: pm.Model, names: Collection[str] | None = None) -> Augmente
 
     Parameters
     ----------
-    names : of continuous value variables; all by default
+    names : of value variables; all by default
     """
     random = list(model.basic_RVs)
     read = {rv for rv, value in model.rvs_to_values.items() if names is None or value.name in names}

@@ -31,7 +31,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pymc_discrete.integrals.polya_gamma import random_polyagamma
+from pymc_discrete.integrals.polya_gamma import LARGE_SHAPE, random_polyagamma
 from pymc_discrete.model.support import known
 from pymc_discrete.structure.rebuild import rebuild
 
@@ -107,17 +107,17 @@ class Logistic:
         predictor: Variable,
         further: Callable[[str, np.ndarray], Variable],
     ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-        """As `Augmentation.form`; the facts are bounds of the trials, 0 and infinity where not known."""
+        """As `Augmentation.form`; the facts are those of `bounds_of_trials`."""
         of_data = LOGISTIC_FORMS[type(op)].trials(data, *params)
         trials = pt.broadcast_to(of_data.trials, data.shape)
         number, shape = known(trials), tuple(map(int, data.shape.eval()))
         omega = further(PRECISION, np.full(shape, 0.25))
         half = of_data.successes - trials / 2
-        least, most = (0.0, np.inf) if number is None or not number.size else (number.min(), number.max())
-        if least < 1:
+        bounds = bounds_of_trials(number)
+        if bounds[0] < 1:
             half = half + further(SUCCESSES, np.zeros(shape))
         form = pt.switch(of_data.possible, half * predictor - omega * predictor**2 / 2, -np.inf)
-        return form, {LOG_ODDS: predictor, TRIALS: trials}, (float(least), float(most))
+        return form, {LOG_ODDS: predictor, TRIALS: trials}, bounds
 
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
         """Of the Polya-Gamma variables, and of what further successes add to those less half the trials."""
@@ -131,6 +131,20 @@ class Logistic:
 
 
 LOGISTIC = Logistic()
+
+
+def bounds_of_trials(number: np.ndarray | None) -> tuple[float, float]:
+    """Bounds of numbers of trials, None for unknown ones.
+
+    They are as wide as what is compiled allows, so that other data seldom need another program.
+    """
+    if number is None or not number.size:
+        return 0.0, np.inf
+    least = 0.0 if number.min() < 1 else 1.0
+    if number.max() <= 1:
+        return least, 1.0
+    # fewer trials than one become one more
+    return least, LARGE_SHAPE - 1 if number.max() <= LARGE_SHAPE - 1 else np.inf
 
 
 def log_of_product(node: Apply, inputs: list[Variable]) -> list[Variable] | None:

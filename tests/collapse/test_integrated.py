@@ -86,7 +86,7 @@ def means():
 @pytest.mark.parametrize(
     ("build", "wanted"),
     [
-        *((indicators, ["b"]), (counted_too, ["b"]), (labels, []), (logistic, []), (scales, [])),
+        *((indicators, ["b"]), (counted_too, ["b"]), (labels, []), (logistic, ["b"]), (scales, [])),
         *((lines_that_meet, ["a", "b"]), (lines_at_a_category, ["a", "b"]), (means, ["b"])),
         *((lines_of_any_height, []), (long_lines, []), (a_broken_stick, ["b"])),
     ],
