@@ -42,7 +42,7 @@ MOST_COEFFICIENTS = 300
 MOST_BYTES = 2.0**32
 # Largest number of elements of a coefficient without gates, such as an effect of each group, that is
 # integrated out given further variables. The matrix of all coefficients is new in each draw then, and is
-# factorised for each gradient; NUTS alone moves such effects as well in less time.
+# factorised for each gradient; NUTS that moves the effects themselves mixes as well and takes less time.
 MOST_WITHOUT_GATE = 20
 # A gate is a site that lets a coefficient count or not. Any other site gives a matrix of the coefficients for
 # each of its values: the largest number of such sites, and of operations for all of their values together.

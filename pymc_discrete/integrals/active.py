@@ -110,7 +110,7 @@ class Predictor(NamedTuple):
 
 
 class Entering(NamedTuple):
-    """Columns that become active together, c of them; those beyond the last one are 0.
+    """What c columns change that become active together; zeros where fewer than c are left.
 
     Attributes
     ----------

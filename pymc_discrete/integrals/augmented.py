@@ -17,12 +17,12 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import toposort
 
 from pymc_discrete.integrals.logistic import LOGISTIC
 from pymc_discrete.integrals.probit import PROBIT
 from pymc_discrete.model.structure_of_model import MadeModel
 from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.analysis import directly_read
 from pymc_discrete.structure.logp_graph import AUXILIARY
 from pymc_discrete.structure.numbers import NUMBER
 from pymc_discrete.structure.rebuild import rebuild, rewritten
@@ -214,14 +214,8 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
 
 
 def without_views(node: Any, inputs: list[Variable]) -> list[Variable] | None:
-    """What a Deterministic stands for."""
+    """The input of a view, as which PyMC has a Deterministic in its graph; None for any other node."""
     return inputs[:1] if isinstance(node.op, ViewOp) else None
-
-
-def directly_read(graphs: Sequence[Variable], random: Sequence[Variable]) -> list[Variable]:
-    """The random variables that graphs read other than by way of further random variables."""
-    inputs = [v for node in toposort(list(graphs), blockers=list(random)) for v in node.inputs]
-    return [v for v in dict.fromkeys([*graphs, *inputs]) if v in {*random}]
 
 
 def is_read(rv: Variable, model: pm.Model) -> bool:

@@ -46,7 +46,7 @@ class Coefficients:
 def linear_and_precision(
     terms: Sequence[Variable], replaced: Callable[[Variable], dict[Variable, Variable]], p: int
 ) -> tuple[Variable, Variable]:
-    """b (p,) and A (p, p) of the sum of some terms, as a quadratic form in a vector of p elements.
+    """b (p,) and A (p, p), where the sum of some terms is b' v - v' A v / 2 and a constant, v a vector (p,).
 
     Parameters
     ----------

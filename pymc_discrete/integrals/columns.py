@@ -104,9 +104,7 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
 
     # the priors, and what reads the coefficients without a gate alone
     left = [*rebuild(data, {predictor: nothing[predictor]}), *(t for t in prior if t not in of_gated)]
-    own_slope, own = linear_and_precision(left, elements_of, m) if m else (a, pt.outer(a, a))
-    if not m:
-        own_slope, own = float_constant(np.zeros(0)), float_constant(np.zeros((0, 0)))
+    own_slope, own = linear_and_precision(left if m else [], elements_of, m)
     linear, precision = separable_form(of_prior, coefficients)
     form = [
         factor,
@@ -179,7 +177,7 @@ def arranged(vector: Variable, products: Sequence[Product], coefficients: Coeffi
 
 
 def one_site_each(gates: Variable, graph: LogpGraph) -> bool:
-    """Whether each gate depends on one discrete site at most, and each site of the block moves one gate."""
+    """Whether no gate depends on two sites of the block, and no site is read by two gates."""
     if not graph.depends(gates):
         return True
     sizes = [graph.size(v) for v in graph.values]
@@ -192,7 +190,7 @@ def one_site_each(gates: Variable, graph: LogpGraph) -> bool:
 
 
 def of_others(coefficients: Coefficients, under_gates: Sequence[Variable]):
-    """[(coefficient without a gate, where its elements are among those of all such)]"""
+    """[(coefficient, (start, stop))] of those without a gate, whose elements follow one another."""
     start, found = 0, []
     for v in coefficients.variables:
         if v not in under_gates:

@@ -44,7 +44,7 @@ from pymc_discrete.integrals.over_labels import (
 )
 from pymc_discrete.model.logp import constants_of_data, terms_of
 from pymc_discrete.runtime.names import shown
-from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.analysis import Depends, directly_read
 from pymc_discrete.structure.logp_graph import Conjugate, LogpGraph
 from pymc_discrete.structure.rebuild import rebuild, rewritten
 
@@ -58,7 +58,7 @@ def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -
     """
     node = rv.owner
     random = [*model.basic_RVs]
-    children = [child for child in random if depend_directly(child.owner.inputs, rv, random)]
+    children = [child for child in random if rv in directly_read(child.owner.inputs, random)]
     families = [f for f in FAMILIES if type(node.op) in f.priors]
     if not families:
         raise Refusal(f"its prior, {type(node.op).__name__.removesuffix('RV')}, is no conjugate one")
@@ -69,7 +69,7 @@ def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -
         raise Refusal(f"it has the transform {type(transform).__name__}")
     if prior_of(rv, family) is None:
         raise Refusal("its prior is no conjugate one")
-    if any(depend_directly([potential], rv, random) for potential in model.potentials):
+    if rv in directly_read(model.potentials, random):
         raise Refusal("a Potential reads it")
     if not children:
         raise Refusal("nothing reads it")
@@ -142,11 +142,6 @@ def mean_given_precision(
     return mean
 
 
-def depend_directly(graphs: Sequence[Variable], rv: Variable, random: Sequence[Variable]) -> bool:
-    """Whether graphs depend on a random variable other than by way of further random variables."""
-    return rv in graphs or any(rv in node.inputs for node in toposort(graphs, blockers=random))
-
-
 def read_of(
     child: Variable,
     unknown: bool,
@@ -167,12 +162,12 @@ def read_of(
         raise Refusal(f"{name}, which reads it, has a likelihood to which its prior is not conjugate")
     params = node.op.dist_params(node)
     others = [p for n, p in enumerate(params) if n != reading.place]
-    if depend_directly(others, rv, random):
+    if rv in directly_read(others, random):
         raise Refusal(f"another parameter of {name} reads it, too")
     power = -reading.power if family.inverted else reading.power
     bare = lambda node, inputs: inputs[:1] if isinstance(node.op, ViewOp) else None  # of a Deterministic
     (param,) = rebuild([params[reading.place]], {v: v for v in random}, bare)
-    path, factor, offset = as_multiple(param, lambda v: depend_directly([v], rv, random), power, name)
+    path, factor, offset = as_multiple(param, lambda v: rv in directly_read([v], random), power, name)
     if (factor is not None and not reading.scaled) or (offset is not None and not reading.shifted):
         raise Refusal(f"{name} reads a function of it")
     labels = rows_read(path, rv, shape, family.vectors, name)
@@ -285,7 +280,7 @@ def apart(
         if p.rv in with_precisions or not own <= rvs:
             continue
         beside = [*p.rv.owner.inputs, *(v for r in p.reads for v in r.rv.owner.inputs)]
-        together = any(depend_directly(beside, rv, model.basic_RVs) for rv in rvs - own)
+        together = not (rvs - own).isdisjoint(directly_read(beside, model.basic_RVs))
         if p.family in (NORMAL_PRIOR, MULTIVARIATE_NORMAL_PRIOR):
             moving = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset) if v in labels]
             if together or moving or not all(r.labels in labels for r in p.reads):

@@ -81,7 +81,7 @@ LOGISTIC_FORMS: dict[type[Op], LogisticForm] = {
 
 
 class Logistic:
-    """Logistic likelihoods, see `Augmentation`."""
+    """How likelihoods of log odds are quadratic forms: an `Augmentation` (integrals/augmented.py)."""
 
     called = PRECISION
 

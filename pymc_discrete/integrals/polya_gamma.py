@@ -103,7 +103,7 @@ class DrawsSoFar(NamedTuple):
 
 
 def random_polyagamma(key: Any, b: Any, z: Any, bounds: tuple[float, float] = (1.0, math.inf)):
-    """Independent draws of PG(b, z).
+    """Independent draws of Polya-Gamma variables, PG(b, z) of Polson, Scott and Windle 2013.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ FAR = {8: 36.0, 4: 12.0}
 
 
 class Probit:
-    """Probit likelihoods, see `Augmentation`."""
+    """How likelihoods of a probit are quadratic forms: an `Augmentation` (integrals/augmented.py)."""
 
     called = LATENT
 

@@ -302,14 +302,14 @@ def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
             t, x, carried = state
             now = x[start : start + v.size][sites]
             differences = lambda: target.all_rows(n, x, carried)[sites]
-            # the barriers keep XLA from computing the draws again for each that reads one, and from copying x
+            # the barrier keeps XLA from computing all draws again wherever one of them is read
             values = jax.lax.optimization_barrier(drawing(u, v, sites, now, differences))
             left = jnp.where((values != now) & (order >= t), order, len(sites))
             place = jnp.argmin(left)
             # if no further site changes, one is set to the value that it already has
             t, value = left[place] + 1, jnp.where(left[place] < len(sites), values[place], now[place])
             site = jnp.asarray(sites)[place]
-            # a barrier, for that
+            # this barrier keeps XLA from copying x before it is changed in place
             carried, x = jax.lax.optimization_barrier((target.carried_after(n, site, value, x, carried), x))
             return t, x.at[start + site].set(value), carried
 

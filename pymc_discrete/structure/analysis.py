@@ -89,3 +89,10 @@ class Depends(Analysis[bool]):
 
     def __contains__(self, var: Variable) -> bool:
         return self.of(var)
+
+
+def directly_read(graphs: Sequence[Variable], variables: Sequence[Variable]) -> list[Variable]:
+    """Those of some variables that graphs read other than by way of further ones of them."""
+    wanted = set(variables)
+    inputs = [v for node in toposort(list(graphs), blockers=list(variables)) for v in node.inputs]
+    return [v for v in dict.fromkeys([*graphs, *inputs]) if v in wanted]

@@ -29,7 +29,7 @@ from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.starts.start import dispersed
 from tests.integrals import models
 from tests.integrals.models import X, Y
-from tests.integrals.test_integrals import exact, integral, jittered
+from tests.integrals.test_integrals import error_after_many_moves, exact, integral, jittered
 from tests.kernels.test_every_kernel import KERNELS
 from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.running import QUIET
@@ -159,21 +159,6 @@ def test_sound_moves_are_not_made_anew(build, monkeypatch):
         changed = leaf.at[j if leaf.shape == (part.p,) else 1].multiply(1 + 1e-5)
         moved = jax.tree.unflatten(jax.tree.structure(at), [*leaves[:n], changed, *leaves[n + 1 :]])
         assert wrong(moved, j), n
-
-
-def error_after_many_moves():
-    """Of differences, in nats, after 60 moves and back, with columns that are equal in pairs."""
-    pairs = np.repeat(np.random.default_rng(4).normal(size=(9, 5)), 2, axis=1)
-    with pm.Model() as model:
-        g, b = pm.Bernoulli("g", 0.3, shape=10), pm.Normal("b", 0.0, 100.0, shape=10)
-        pm.Normal("y", pt.dot(pairs, g * b), 0.01, observed=Y)
-    target = pmd.target_from_model(model, ["g"], integrate=["b"]).at(model.initial_point())[1]
-    move = jax.jit(lambda site, x, carried: target.carried_after(0, site, 1 - x[site], x, carried))
-    x = jnp.asarray(np.arange(10) % 2)
-    carried, sites = target.carried(x), np.random.default_rng(1).integers(10, size=60)
-    for site in [*sites, *sites[::-1]]:
-        carried, x = move(jnp.asarray(site), x, carried), x.at[site].set(1 - x[site])
-    return np.abs(np.asarray(target.all_rows(0, x, carried)) - np.asarray(target.differences(x))).max()
 
 
 @pytest.mark.slow
