@@ -19,7 +19,7 @@ from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Variable
 
 from pymc_discrete.integrals.logistic import LOGISTIC
-from pymc_discrete.integrals.probit import PROBIT
+from pymc_discrete.integrals.probit import ORDERED_PROBIT, PROBIT
 from pymc_discrete.model.structure_of_model import MadeModel
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import directly_read
@@ -87,7 +87,11 @@ class Augmentation(Protocol):
         """
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {"logistic": LOGISTIC, "probit": PROBIT}
+AUGMENTATIONS: dict[str, Augmentation] = {
+    "logistic": LOGISTIC,
+    "probit": PROBIT,
+    "ordered probit": ORDERED_PROBIT,
+}
 
 
 class Augmented(NamedTuple):

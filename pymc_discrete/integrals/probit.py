@@ -1,8 +1,9 @@
 r"""Probit likelihoods, which are quadratic forms given latent normal variables.
 
-With :math:`u \sim N(\eta, 1)`, the answer 1 has the probability :math:`P(u > 0) = \Phi(\eta)` (Albert and
-Chib 1993, Bayesian analysis of binary and polychotomous response data). The joint density of u and the answer
-is a quadratic form in :math:`\eta`; given the answer, u is a truncated normal variable.
+With :math:`u \sim N(\eta, 1)`, the answer 1 has the probability :math:`P(u > 0) = \Phi(\eta)`; of ordered
+answers k has :math:`P(c_k < u < c_{k + 1})` with cutpoints from :math:`c_0 = -\infty` (Albert and Chib 1993,
+Bayesian analysis of binary and polychotomous response data, sections 3 and 4). The joint density of u and the
+answer is a quadratic form in :math:`\eta`; given the answer, u is a truncated normal variable.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +12,41 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
 from jax.scipy.special import ndtr, ndtri
-from pytensor.graph.basic import Constant, Variable
-from pytensor.scalar.basic import Mul
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Mul, Sub, TrueDiv
 from pytensor.scalar.math import Erfc
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.subtensor import Subtensor
 
-PREDICTOR, ANSWER, LATENT = "predictor", "answer", "latent variables"
-# Where the predictor is this far on the other side of 0, its normal variable is drawn by rejection from an
-# exponential one, since the probability of its side is below the smallest number of the type; by bytes.
+PREDICTOR, LOWER, UPPER, LATENT = "predictor", "lower bound", "upper bound", "latent variables"
+# An interval this many standard deviations from the mean has a probability below the smallest number of the
+# type, so that draws of it are made by rejection from exponential ones; by bytes.
 FAR = {8: 36.0, 4: 12.0}
+
+
+def latent_form(
+    data: Variable, predictor: Variable, bounds: Sequence[Variable], further: Callable
+) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
+    """What `Augmentation.form` gives, for latent variables of variance 1 between bounds like the data.
+
+    Parameters
+    ----------
+    bounds : the lower and the upper ones; nan where the answer is impossible
+    """
+    latent = further(LATENT, np.zeros(tuple(map(int, data.shape.eval()))))
+    form = pt.switch(pt.isnan(bounds[0]), -np.inf, latent * predictor - predictor**2 / 2)
+    return form, {PREDICTOR: predictor, LOWER: bounds[0], UPPER: bounds[1]}, ()
+
+
+def draw_latent(key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
+    """What `Augmentation.draw` gives, of the variables of `latent_form`."""
+    return {LATENT: normal_between(key, *(values[role] for role in (PREDICTOR, LOWER, UPPER)))}
 
 
 class Probit:
@@ -46,17 +70,96 @@ class Probit:
         predictor: Variable,
         further: Callable[[str, np.ndarray], Variable],
     ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-        latent = further(LATENT, np.zeros(tuple(map(int, data.shape.eval()))))
-        possible = pt.eq(data, 0) | pt.eq(data, 1)
-        form = pt.switch(possible, latent * predictor - predictor**2 / 2, -np.inf)
-        return form, {PREDICTOR: predictor, ANSWER: data}, ()
+        return latent_form(data, predictor, between(np.zeros(1), data), further)
 
-    def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-        sign = jnp.where(values[ANSWER] > 0, 1.0, -1.0)
-        return {LATENT: sign * positive_normal(key, sign * values[PREDICTOR])}
+    draw = staticmethod(draw_latent)
 
 
-PROBIT = Probit()
+class OrderedProbit:
+    """How likelihoods of ordered answers are quadratic forms: an `Augmentation` (integrals/augmented.py)."""
+
+    called = LATENT
+
+    def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
+        """What is compared with the cutpoints, in units of the standard deviation."""
+        found = of_ordered_probit(op, params)
+        return None if found is None else found[0] / found[2]
+
+    def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
+        """Cutpoints and standard deviation."""
+        found = of_ordered_probit(op, params)
+        return [] if found is None else list(found[1:])
+
+    def form(
+        self,
+        op: Any,
+        params: Sequence[Variable],
+        data: Variable,
+        predictor: Variable,
+        further: Callable[[str, np.ndarray], Variable],
+    ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
+        cutpoints, sigma = self.others(op, params)
+        return latent_form(data, predictor, between(cutpoints / pt.shape_padright(sigma), data), further)
+
+    draw = staticmethod(draw_latent)
+
+
+PROBIT, ORDERED_PROBIT = Probit(), OrderedProbit()
+
+
+def between(cutpoints: Any, answers: Variable) -> tuple[Variable, Variable]:
+    """The cutpoints (..., k - 1) below and above answers of 0 to k - 1; nan where there is no such answer."""
+    infinite = pt.full_like(cutpoints[..., :1], np.inf)
+    bounds = pt.concatenate([-infinite, cutpoints, infinite], axis=-1)
+    last = bounds.shape[-1] - 2
+    bounds = pt.broadcast_to(bounds, (*answers.shape, last + 2))
+    place = pt.clip(answers, 0, last).astype("int64")[..., None]
+    lower, upper = (pt.take_along_axis(bounds, place + n, axis=-1)[..., 0] for n in (0, 1))
+    return pt.switch(pt.eq(answers, place[..., 0]), lower, np.nan), upper
+
+
+def of_ordered_probit(op: Any, params: Sequence[Variable]) -> tuple[Variable, Variable, Variable] | None:
+    """eta, cutpoints and sigma of pm.OrderedProbit, None for any other distribution.
+
+    PyMC writes it as a categorical variable. What is divided by what in the graph of its probabilities is
+    tried: those are eta, cutpoints and sigma if PyMC makes the same graph of them.
+    """
+    if not isinstance(op, ptr.CategoricalRV):
+        return None
+    p = params[0]
+    # a Deterministic of the probabilities, and axes before those of eta
+    while p.owner is not None and (
+        isinstance(p.owner.op, ViewOp)
+        or (isinstance(p.owner.op, DimShuffle) and p.owner.op.is_left_expand_dims)
+    ):
+        (p,) = p.owner.inputs
+    for quotient in ancestors([p]):
+        match arguments(quotient, TrueDiv):
+            case [numerator, sigma]:
+                difference = arguments(numerator, Sub)
+            case _:
+                continue
+        if not difference or not isinstance(getattr(difference[0].owner, "op", None), Subtensor):
+            continue
+        match arguments(difference[0].owner.inputs[0], Sub):
+            case [Variable(owner=Apply(op=DimShuffle(), inputs=[eta])), cutpoints]:
+                sigma = without_new_axes(sigma)
+                if equal_computations([p], [pm.OrderedProbit.compute_p(eta, cutpoints, sigma)]):
+                    return eta, cutpoints, sigma
+    return None
+
+
+def arguments(v: Variable, op: type) -> list[Variable]:
+    """What `v` is computed from by an elementwise Op, nothing where it is computed by another."""
+    node = v.owner
+    found = node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, op)
+    return list(node.inputs) if found else []
+
+
+def without_new_axes(v: Variable) -> Variable:
+    while v.owner is not None and isinstance(v.owner.op, DimShuffle):
+        (v,) = v.owner.inputs
+    return v
 
 
 def of_normal_cdf(p: Variable) -> Variable | None:
@@ -78,22 +181,36 @@ def constant_and_factor(v: Variable) -> tuple[float | None, Variable | None]:
     return float(np.unique(constants[0].data)[0]), rest[0]
 
 
-def positive_normal(key: Any, mean: Any):
-    """Draws of N(mean, 1), given that they are positive, an array like the means (n,)."""
+def normal_between(key: Any, mean: Any, lower: Any, upper: Any):
+    """Draws of N(mean, 1), given that they are between bounds, an array like the means (n,).
+
+    Parameters
+    ----------
+    lower, upper : like the means; may be infinite
+    """
     key, key_far = jax.random.split(key)
-    far = mean < -FAR[mean.dtype.itemsize]
-    near_mean = jnp.where(far, 0.0, mean)
-    u = jax.random.uniform(key, mean.shape, mean.dtype, minval=jnp.finfo(mean.dtype).tiny)
-    near = near_mean - ndtri(u * ndtr(near_mean))
-    # density exp(-r x - x^2 / 2), r = -mean: an exponential variable of rate r, accepted with exp(-x^2 / 2)
-    rate = jnp.where(far, -mean, 1.0)
+    # An interval above the mean is reflected, so that what follows is in the lower tail of N(0, 1).
+    above = lower > mean
+    a = jnp.where(above, mean - upper, lower - mean)
+    b = jnp.where(above, mean - lower, upper - mean)
+    # neither u nor 1 - u is 0, so that all is finite
+    u = jax.random.uniform(key, mean.shape, mean.dtype, minval=jnp.finfo(mean.dtype).eps / 2)
+    from_below = ndtr(a) + u * (ndtr(b) - ndtr(a))
+    from_above = ndtr(-b) + (1 - u) * (ndtr(-a) - ndtr(-b))
+    quantile = ndtri(jnp.minimum(from_below, from_above))
+    near = jnp.clip(jnp.where(from_below < from_above, quantile, -quantile), a, b)
+    # Far below 0 the density of t = b - x is exp(b t - t^2 / 2): that of an exponential variable, which is
+    # accepted with the probability exp(-t^2 / 2).
+    far = b < -FAR[mean.dtype.itemsize]
+    rate = jnp.where(far, -b, 1.0)
+    most = jnp.expm1(-rate * jnp.where(far, b - a, 1.0))
 
     def attempt(carried):
         turn, x, left = carried
-        key_x, key_u = jax.random.split(jax.random.fold_in(key_far, turn))
-        new = jax.random.exponential(key_x, mean.shape, mean.dtype) / rate
-        accepted = left & (jax.random.uniform(key_u, mean.shape, mean.dtype) < jnp.exp(-0.5 * new**2))
-        return turn + 1, jnp.where(accepted, new, x), left & ~accepted
+        key_t, key_u = jax.random.split(jax.random.fold_in(key_far, turn))
+        t = -jnp.log1p(most * jax.random.uniform(key_t, mean.shape, mean.dtype)) / rate
+        accepted = left & (jax.random.uniform(key_u, mean.shape, mean.dtype) < jnp.exp(-0.5 * t**2))
+        return turn + 1, jnp.where(accepted, b - t, x), left & ~accepted
 
     _, x, _ = jax.lax.while_loop(lambda carried: carried[2].any(), attempt, (0, near, far))
-    return x
+    return mean + jnp.where(above, -x, x)

@@ -1,5 +1,7 @@
 """Likelihoods that are quadratic forms given further variables: the forms, and draws of models with them."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ import pymc_discrete as pmd
 from pymc_discrete.collapse.integrated import coefficients_to_integrate
 from pymc_discrete.integrals import logistic
 from pymc_discrete.integrals.augmented import augmented
-from pymc_discrete.integrals.probit import positive_normal
+from pymc_discrete.integrals.probit import normal_between
 from pymc_discrete.model.described import DescribedModel
 from tests.tools.running import QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments
@@ -132,30 +134,75 @@ def probit(eta):
     pm.Bernoulli("y", p=pm.math.invprobit(eta), observed=COUNTS > 0)
 
 
-def test_the_predictor_of_a_probit_likelihood():
-    model = with_gates(probit)
+ANSWERS = np.array([0, 2, 1, 1, 2, 0, 1, 2, 2])
+LOWER, UPPER = np.array([-np.inf, -0.6, 0.5])[ANSWERS], np.array([-0.6, 0.5, np.inf])[ANSWERS]
+
+
+def ordered(eta):
+    pm.OrderedProbit("y", eta=eta, cutpoints=[-0.6, 0.5], compute_p=False, observed=ANSWERS)
+
+
+def ordered_of_unknown_cutpoints(eta):
+    cutpoints = pm.Normal("c", [-1.0, 1.0], transform=pm.distributions.transforms.ordered)
+    pm.OrderedProbit("y", eta=eta, cutpoints=cutpoints, sigma=pm.HalfNormal("s"), observed=ANSWERS)
+
+
+def ordered_of_rows(eta):
+    cutpoints = np.linspace(-1.0, 0.0, 9)[:, None] + np.array([0.0, 0.8])
+    scales = np.linspace(0.5, 2.0, 9)
+    pm.OrderedProbit("y", eta, cutpoints, scales, compute_p=False, observed=ANSWERS)
+
+
+@pytest.mark.parametrize("likelihood", [probit, ordered, ordered_of_unknown_cutpoints, ordered_of_rows])
+def test_latent_variables_are_between_bounds_with_the_probability_of_the_answers(likelihood):
+    model = with_gates(likelihood)
     given = augmented(model)
     (of,) = given.likelihoods
-    predictor = given.model.named_vars[of.read["predictor"]]
-    values = [given.model.rvs_to_values[given.model[n]] for n in ("g", "b", "a")]
-    values += [given.model.rvs_to_values[given.model.named_vars[of.variables["latent variables"]]]]
-    graphs = given.model.replace_rvs_by_values([given.model["y"], predictor])
-    form = pytensor.function(values, graphs, mode="FAST_COMPILE")
-    point, u = [np.array([1, 0]), np.array([0.7, -0.4]), np.asarray(0.3)], np.linspace(-1, 1, 9)
-    value, eta = form(*point, u)
-    np.testing.assert_allclose(eta, 0.3 + 0.7 * X[:, 0], rtol=1e-6)  # PyMC divides by sqrt(2) in 32 bits
-    np.testing.assert_allclose(value, u * eta - eta**2 / 2, atol=1e-12)
+    named = given.model.named_vars
+    inputs = [given.model.rvs_to_values[rv] for rv in given.model.free_RVs]
+    outputs = [named["y"], *(named[of.read[role]] for role in ("predictor", "lower bound", "upper bound"))]
+    graphs = given.model.replace_rvs_by_values(outputs)
+    evaluated = pytensor.function(inputs, graphs, mode="FAST_COMPILE", on_unused_input="ignore")
+    loglike = model.compile_logp(vars=model["y"], sum=False, mode="FAST_COMPILE")
+    r, u = np.random.default_rng(1), np.linspace(-1, 1, 9)
+    for _ in range(5):
+        # a transformed scale and transformed cutpoints may have any value
+        point = {v: r.normal(size=np.shape(at)) for v, at in model.initial_point().items()}
+        point["g"] = r.integers(2, size=2)
+        latent = {name: u for name in of.variables.values()}
+        form, eta, lower, upper = evaluated(*(({**point, **latent})[v.name] for v in inputs))
+        np.testing.assert_allclose(form, u * eta - eta**2 / 2, atol=1e-12)
+        probability = stats.norm.cdf(upper - eta) - stats.norm.cdf(lower - eta)
+        # PyMC divides by sqrt(2) in 32 bits
+        np.testing.assert_allclose(np.log(probability), loglike(point)[0], rtol=1e-5)
+
+
+def test_an_answer_that_there_is_not_is_impossible():
+    with pm.Model() as model:
+        pm.OrderedProbit("y", eta=pm.Normal("b"), cutpoints=[-0.6, 0.5], observed=[0, 3])
+    made = augmented(model).model
+    assert made.compile_logp(mode="FAST_COMPILE")(made.initial_point()) == -np.inf
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_draws_of_positive_normal_variables(dtype):
-    means = np.array([-60.0, -37.0, -35.0, -13.0, -11.0, -2.0, 0.0, 1.0, 9.0], dtype)
+def test_draws_of_normal_variables_between_bounds(dtype):
+    mean, ends, size = 0.5, [-80.0, -40.0, -36.5, -12.0, -3.0, -0.5, 0.0, 0.7, 9.0, 50.0, 50.01], 4000
+    low, high = np.array(
+        [(-np.inf, b) for b in ends] + [(a, np.inf) for a in ends] + [*itertools.pairwise(ends)], dtype
+    ).T
     with jax.enable_x64(dtype is np.float64):
-        drawn = positive_normal(jax.random.key(3), jnp.repeat(jnp.asarray(means), 4000)).reshape(9, 4000)
+        bounds = (jnp.repeat(jnp.asarray(bound), size) for bound in (low, high))
+        drawn = normal_between(jax.random.key(3), jnp.full(size * len(low), mean, dtype), *bounds)
     assert drawn.dtype == dtype
-    for mean, draws in zip(means, np.asarray(drawn, float), strict=True):
-        uniform = np.exp(stats.norm.logsf(draws - mean) - stats.norm.logsf(-mean))
-        assert stats.kstest(uniform, "uniform").pvalue > 1e-4, mean
+    drawn = np.asarray(drawn, float).reshape(-1, size)
+    for a, b, draws in zip(low.astype(float) - mean, high.astype(float) - mean, drawn - mean, strict=True):
+        if a > 0:  # in the tail in which probabilities are exact
+            a, b, draws = -b, -a, -draws
+        # in the tails log probabilities, of which there are differences
+        least, most = (stats.norm.logcdf(end) for end in (a, b))
+        at = stats.norm.logcdf(draws)
+        uniform = np.expm1(np.minimum(at - most, 0.0)) / -np.expm1(least - most) + 1
+        assert stats.kstest(uniform, "uniform").pvalue > 1e-4, (a, b)
 
 
 def test_what_is_no_such_likelihood_stays():
@@ -251,12 +298,16 @@ def check(posterior, exact):
         (bernoulli, lambda eta: stats.bernoulli.logpmf(COUNTS > 0, expit(eta))),
         (negative_binomial, lambda eta: stats.nbinom.logpmf(COUNTS, 0.7, 0.7 / (0.7 + np.exp(eta)))),
         (probit, lambda eta: stats.bernoulli.logpmf(COUNTS > 0, stats.norm.cdf(eta))),
+        (
+            ordered,
+            lambda eta: np.log(np.maximum(stats.norm.cdf(UPPER - eta) - stats.norm.cdf(LOWER - eta), 1e-300)),
+        ),
     ],
 )
 def test_draws_are_those_of_the_posterior(likelihood, logp, caplog):
     with with_gates(likelihood), caplog.at_level("INFO", "pymc.discrete"):
         idata = pmd.sample(draws=4000, tune=200, random_seed=5, **QUIET)
-    called = "latent" if likelihood is probit else "Polya-Gamma"
+    called = "latent" if likelihood in (probit, ordered) else "Polya-Gamma"
     assert f"given {called} variables of 'y': 'b', 'a'" in caplog.text
     check(idata.posterior, of_gates(logp))
 
