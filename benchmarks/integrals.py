@@ -4,8 +4,10 @@ python -m benchmarks.integrals --out benchmarks/results/NAME-integrals
 
 A: 200 rows, 100 columns, the noise known. A': 300 columns that are correlated 0.9; noise, scale of the
 coefficients and inclusion probability unknown. L: a logistic regression, 500 rows, 100 columns correlated 0.6
-with their neighbours, scale and inclusion probability unknown. 1,000 and 10,000: that many columns, which are
-correlated 0.6 with their neighbours, 500 rows, the noise unknown, ten columns count.
+with their neighbours, scale and inclusion probability unknown. mixed: a logistic regression with an effect of
+each of 100 groups. items: a Rasch model of 20 items and 200 persons, items perhaps easier for a group. 100 to
+50,000: that many columns, which are correlated 0.6 with their neighbours, 500 rows, the noise unknown, ten
+columns count.
 
 Whether every chain visits the columns that the others know is shown by the largest difference between an
 inclusion probability of a chain and that of all chains.
@@ -17,10 +19,16 @@ from functools import partial
 import numpy as np
 
 from benchmarks import harness, scores
+from benchmarks.memory import most_resident
 from benchmarks.models import (
+    item_bias,
+    item_bias_data,
     logistic_selection,
     logistic_selection_data,
+    logistic_selection_numpyro,
     logistic_selection_summaries,
+    mixed_selection,
+    mixed_selection_data,
     spike_and_slab,
     spike_and_slab_data,
     thousands,
@@ -29,8 +37,17 @@ from benchmarks.models import (
 
 CHAINS = 4
 CORRELATION = 0.9
-THOUSANDS = ("1,000", "10,000")  # of which only indicators and the noise are kept
-DRAWS = {"pmd.sample": 2000, "PyMC": 200, "pm.sample": 1000, "pm.sample, not integrated": 500}
+# of which only indicators and the noise are kept
+THOUSANDS = {"100": 1000, "1,000": 1000, "10,000": 1000, "50,000": 100}  # and how many draws are made
+DRAWS = {
+    "pmd.sample": 2000,
+    "pmd.sample, by default": 2000,
+    "pmd.sample, not integrated": 2000,
+    "PyMC": 200,
+    "pm.sample": 1000,
+    "pm.sample, not integrated": 500,
+    "NumPyro": 2000,
+}
 
 
 def correlated_data(n=200, p=300):
@@ -58,20 +75,24 @@ MODELS = {
     "A'": (correlated, correlated_data),
     "A": (spike_and_slab, spike_and_slab_data),
     "L": (logistic_selection, logistic_selection_data),
-    "1,000": (partial(thousands, 1_000), partial(thousands_data, p=1_000)),
-    "10,000": (thousands, thousands_data),
+    "mixed": (mixed_selection, mixed_selection_data),
+    "items": (item_bias, item_bias_data),
+    **{
+        name: (partial(thousands, p), partial(thousands_data, p=p))
+        for name, p in {"100": 100, "1,000": 1_000, "10,000": 10_000, "50,000": 50_000}.items()
+    },
 }
 # all that is normal given the indicators, by model
-COEFFICIENTS = {"L": ["beta", "a"]}
+COEFFICIENTS = {"L": ["beta", "a"], "mixed": ["beta", "a", "u"], "items": ["beta", "a", "u"]}
 
 
 def step_of(sampler, model):
     """The step of a sampler on one of the models, None for PyMC's own choice."""
     import pymc_discrete as pmd
 
-    if sampler == "PyMC":
+    if sampler in ("PyMC", "pmd.sample, by default"):
         return None
-    if sampler == "pm.sample, not integrated":
+    if sampler.endswith("not integrated"):
         return pmd.BlockGibbs(["gamma"])
     if sampler == "pm.sample":
         return pmd.CollapsedNUTS(integrate=COEFFICIENTS.get(model, ["beta"]))
@@ -79,18 +100,29 @@ def step_of(sampler, model):
 
 
 def summaries_of(posterior, model):
-    X, y = MODELS[model][1]()
     a = {name: v.values for name, v in posterior.data_vars.items()}
     if model == "L":
         return logistic_selection_summaries(a)
+    if model in ("mixed", "items"):
+        g, found = a["gamma"], {name: a[name] for name in ("w", "tau") if name in a}
+        found |= {f"column {j}": g[..., j] for j in np.flatnonzero(np.abs(g.mean((0, 1)) - 0.5) < 0.45)}
+        return (
+            found
+            | {f"u {j}": a["u"][..., j] for j in (0, 50)}
+            | {"a": a["a"].reshape(*g.shape[:2], -1)[..., 0]}
+        )
     if model in THOUSANDS:
         return {"number active": a["gamma"].sum(-1), "sigma": a["sigma"]}
+    X, y = MODELS[model][1]()
     residual = y - (a["gamma"] * a["beta"]) @ X.T
     found = {"number active": a["gamma"].sum(-1), "squared error": (residual**2).sum(-1)}
     return found | {name: a[name] for name in ("w", "sigma", "tau") if name in a}
 
 
 def measure(args, model, sampler):
+    if sampler == "NumPyro":
+        begin = time.perf_counter()
+        return numpyro_draws(args, DRAWS[sampler]) | {"whole": time.perf_counter() - begin}
     import pymc as pm
 
     import pymc_discrete as pmd
@@ -100,9 +132,10 @@ def measure(args, model, sampler):
     run = {"draws": DRAWS[sampler], "tune": args.tune, "chains": CHAINS, **quiet}
     begin = time.perf_counter()
     if model in THOUSANDS:
-        run["draws"] //= 2
+        run["draws"] = THOUSANDS[model]
+        run["tune"] = min(args.tune, THOUSANDS[model])
     with built:
-        if sampler == "pmd.sample":
+        if sampler.startswith("pmd.sample"):
             chunks = []
             run["var_names"] = ["gamma", "sigma"] if model in THOUSANDS else None
             run["callback"] = lambda *_: chunks.append(time.process_time())
@@ -118,17 +151,63 @@ def measure(args, model, sampler):
             tree = pm.sample(step=step_of(sampler, model), cores=1, callback=callback, **run)
             seconds = sum(last - first for first, last in ends.values())
     whole = time.perf_counter() - begin
-    gamma = tree["posterior"]["gamma"].values
+    return of_draws(tree["posterior"], model, seconds) | {"whole": whole}
+
+
+def of_draws(posterior, model, seconds):
+    """What is recorded of draws that took some seconds, and of the process that made them."""
+    gamma = posterior["gamma"].values
     shares = gamma.mean(1)
-    apart = float(np.abs(shares - shares.mean(0)).max())
-    found = scores.scored(summaries_of(tree["posterior"], model), seconds)
-    return found | {"whole": whole, "apart": apart, "inclusion": shares.mean(0).round(4).tolist()}
+    found = scores.scored(summaries_of(posterior, model), seconds) | {
+        "apart": float(np.abs(shares - shares.mean(0)).max()),
+        "inclusion": shares.mean(0).round(4).tolist(),
+        "seconds_per_draw": seconds / gamma.shape[0] / gamma.shape[1],
+        "most_bytes": most_resident(),
+    }
+    return found
+
+
+def numpyro_draws(args, draws):
+    """NumPyro's DiscreteHMCGibbs around NUTS on model L, one chain after another, part by part."""
+    import jax
+    import numpyro
+    import xarray
+    from numpyro.infer import NUTS, DiscreteHMCGibbs
+
+    numpyro.enable_x64()
+    kernel, part, seconds, kept = DiscreteHMCGibbs(NUTS(logistic_selection_numpyro())), 100, 0.0, []
+    states = [
+        kernel.init(key, args.tune, None, (), {}) for key in jax.random.split(jax.random.PRNGKey(1), CHAINS)
+    ]
+
+    def one(state, _):
+        state = kernel.sample(state, (), {})
+        return state, kernel.postprocess_fn((), {})(state.z)
+
+    run = jax.jit(lambda state: jax.lax.scan(one, state, None, part)).lower(states[0]).compile()
+    for state in states:
+        for _ in range(args.tune // part):
+            state, _ = run(state)
+        of_chain, begin = [], time.process_time()
+        for _ in range(draws // part):
+            state, values = jax.block_until_ready(run(state))
+            of_chain.append(jax.tree.map(np.asarray, values))
+        seconds += time.process_time() - begin
+        kept.append(jax.tree.map(lambda *parts: np.concatenate(parts), *of_chain))
+    values = jax.tree.map(lambda *chains: np.stack(chains), *kept)
+    return of_draws(
+        xarray.Dataset({n: (("chain", "draw", f"{n}_0")[: v.ndim], v) for n, v in values.items()}),
+        "L",
+        seconds,
+    )
 
 
 def rows(args, records):
     with harness.empty_pytensor_cache() as env:
         for model in args.models:
             for sampler in args.samplers:
+                if sampler == "NumPyro" and model != "L":
+                    continue
                 yield harness.Row({"model": model, "sampler": sampler}, env)
 
 
@@ -148,7 +227,7 @@ def progress(r):
 def markdown(args, records):
     lines = []
     for r in records:
-        start = [r["model"], harness.label(r["sampler"], r["sampler"] != "PyMC")]
+        start = [r["model"], harness.label(r["sampler"], r["sampler"] not in ("PyMC", "NumPyro"))]
         if r["status"] != "ok":
             lines.append([*start, r["reason"][:80]])
             continue
@@ -157,12 +236,17 @@ def markdown(args, records):
         if reference is not r:
             z = float(np.abs(list(scores.z_scores(r, reference).values())).max())
         per_draw = f"{r['min_ess'] / (CHAINS * r['draws']):.2g}"
-        lines.append([*start, f"{r['speed']:.3g}", per_draw, r["worst"], f"{r['apart']:.2f}", f"{z:.1f}"])
+        took = [f"{r[name] * scale:.2g}" if name in r else "" for name, scale in SIZES.items()]
+        lines.append(
+            [*start, f"{r['speed']:.3g}", per_draw, *took, r["worst"], f"{r['apart']:.2f}", f"{z:.1f}"]
+        )
     columns = [
         "model",
         "sampler",
         "ESS/s",
         "ESS per draw",
+        "ms a draw",
+        "GB",
         "slowest summary",
         "chains apart",
         "largest \\|z\\|",
@@ -181,8 +265,11 @@ def markdown(args, records):
     )
 
 
+SIZES = {"seconds_per_draw": 1e3, "most_bytes": 1e-9}
 FOOTNOTE = f"""- {CHAINS} chains, one core; seconds of the processor, of sampling only. ESS: ArviZ's bulk ESS,
-  the least of all summaries. The machine was shared with other programs.
+  the least of all summaries. The machine was shared with other programs. GB: of the process, at most.
+- pmd.sample integrates all coefficients out; by default effects of more than 20 elements that have no
+  indicator are left to NUTS.
 - chains apart: the largest difference between an inclusion probability of a chain and that of all chains.
 - z: difference of a mean or sd from that of the first row, in Monte Carlo errors, the largest."""
 

@@ -130,10 +130,74 @@ def logistic_selection():
     return model, ["gamma"]
 
 
+def mixed_selection_data(n=1000, groups=100):
+    """X (n, 4), the group of each row (n,) and y (n,); one column counts, one hardly."""
+    r = np.random.default_rng(4)
+    X, group = r.normal(size=(n, 4)), np.arange(n) % groups
+    eta = -0.5 + X @ [0.8, 0.15, 0.0, 0.0] + r.normal(0, 0.9, groups)[group]
+    return X, group, r.binomial(1, 1 / (1 + np.exp(-eta)))
+
+
+def mixed_selection():
+    """A logistic regression with an effect of each of 100 groups, and indicators of four columns."""
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    X, group, y = mixed_selection_data()
+    with pm.Model() as model:
+        g, tau = pm.Bernoulli("gamma", 0.5, shape=4), pm.HalfNormal("tau", 1)
+        a, b = pm.Normal("a", 0, 2), pm.Normal("beta", 0, 1, shape=4)
+        u = pm.Normal("u", 0, tau, shape=int(group.max()) + 1)
+        pm.Bernoulli("y", logit_p=a + pt.dot(X, g * b) + u[group], observed=y)
+    return model, ["gamma"]
+
+
+def item_bias_data(persons=200, items=20):
+    """The group of each person (persons,) and answers (persons, items); three items differ by group."""
+    r = np.random.default_rng(5)
+    group, bias = np.arange(persons) % 2, np.zeros(items)
+    bias[:3] = [1.2, -0.8, 0.5]
+    eta = r.normal(size=(persons, 1)) - r.normal(size=items) + group[:, None] * bias
+    return group, r.binomial(1, 1 / (1 + np.exp(-eta)))
+
+
+def item_bias():
+    """A Rasch model, in which an indicator says of each item whether it is easier for one group."""
+    import pymc as pm
+
+    group, y = item_bias_data()
+    persons, items = y.shape
+    with pm.Model() as model:
+        w, tau = pm.Beta("w", 1, 4), pm.HalfNormal("tau", 2)
+        g = pm.Bernoulli("gamma", w, shape=items)
+        b = pm.Normal("beta", 0, 1, shape=items)
+        ability, difficulty = pm.Normal("u", 0, tau, shape=persons), pm.Normal("a", 0, 2, shape=items)
+        pm.Bernoulli("y", logit_p=ability[:, None] - difficulty + group[:, None] * (g * b), observed=y)
+    return model, ["gamma"]
+
+
 def logistic_selection_summaries(a):
     g = a["gamma"]
     found = {"number active": g.sum(-1)} | {f"column {j}": g[..., j] for j in UNCLEAR}
     return found | {name: a[name] for name in ("w", "tau", "a")}
+
+
+def logistic_selection_numpyro():
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    X, y = map(jnp.asarray, logistic_selection_data())
+
+    def model():
+        w = numpyro.sample("w", dist.Beta(1.0, 9.0))
+        tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+        g = numpyro.sample("gamma", dist.Bernoulli(w).expand([X.shape[1]]))
+        a = numpyro.sample("a", dist.Normal(0.0, 2.0))
+        b = numpyro.sample("beta", dist.Normal(0.0, tau).expand([X.shape[1]]))
+        numpyro.sample("y", dist.Bernoulli(logits=a + X @ (g * b)), obs=y)
+
+    return model
 
 
 # ---------------------------------------------------------------- B: Gaussian mixture

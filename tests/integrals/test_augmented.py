@@ -158,6 +158,7 @@ def test_latent_variables_are_between_bounds_with_the_probability_of_the_answers
     model = with_gates(likelihood)
     given = augmented(model)
     (of,) = given.likelihoods
+    assert set(of.beside) == {n for n in model.initial_point() if n not in ("g", "b", "a")}
     named = given.model.named_vars
     inputs = [given.model.rvs_to_values[rv] for rv in given.model.free_RVs]
     outputs = [named["y"], *(named[of.read[role]] for role in ("predictor", "lower bound", "upper bound"))]
@@ -337,6 +338,27 @@ def of_unknown_size():
     return moments(terms + prior, {"g0": g, "b0": g * b, "a": a, "r": r}) | moments(
         over_b[:, None] + of_scale, {"tau": np.broadcast_to(scales, of_scale.shape)}
     )
+
+
+@pytest.mark.slow
+def test_draws_with_unknown_cutpoints():
+    with pm.Model():
+        g, b = pm.Bernoulli("g", 0.4), pm.Normal("b", 0.0, 1.2)
+        c = pm.Normal("c", [-1.0, 1.0], transform=pm.distributions.transforms.ordered)
+        pm.OrderedProbit("y", eta=X[:, 0] * (g * b), cutpoints=c, observed=ANSWERS, compute_p=False)
+        posterior = pmd.sample(draws=4000, tune=400, random_seed=5, **QUIET).posterior.to_dataset()
+    axis = np.linspace(-4.5, 4.5, 80)
+    g, b, low, high = np.meshgrid([0, 1], axis, axis, axis, indexing="ij")
+    eta, ends = (g * b)[..., None] * X[:, 0], np.stack([np.full_like(low, -np.inf), low, high, -low + np.inf])
+    bounds = stats.norm.cdf(np.moveaxis(ends, 0, -1)[..., [ANSWERS, ANSWERS + 1]] - eta[..., None, :])
+    likelihood = np.log(np.maximum(bounds[..., 1, :] - bounds[..., 0, :], 1e-300)).sum(-1)
+    prior = stats.bernoulli.logpmf(g, 0.4) + stats.norm.logpdf(b, 0.0, 1.2)
+    prior += stats.norm.logpdf(low, -1.0) + stats.norm.logpdf(high, 1.0)
+    weights = np.where(low < high, prior + likelihood, -np.inf)
+    exact = moments(weights, {"g0": g, "b0": g * b, "c0": low, "c1": high})
+    draws = columns(posterior[["g", "b"]]) | {f"c{k}": posterior["c"].values[..., k] for k in range(2)}
+    for name, (mean, sd) in exact.items():
+        assert np.abs(z_of_moments(draws[name], mean, sd)).max() < LARGEST_Z, name
 
 
 def test_a_model_without_other_continuous_variables_in_pm_sample():
