@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import pymc as pm
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort, walk
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import (
@@ -134,21 +134,31 @@ class Remedies:
 
     @cached_property
     def without_gradient(self) -> dict[str, str]:
-        """{continuous variable: the function through which it has no gradient}, such as "round"."""
+        """{continuous variable: the function through which it has no gradient}, such as "round".
+
+        Not of one that enters beside that function, too, as where a formula is chosen by the sign of its
+        argument.
+        """
         found: dict[str, str] = {}
-        below = [*self.model.basic_RVs, *self.model.potentials]
+        random = self.model.basic_RVs
+        below = [*random, *self.model.potentials]
         reached = {v.owner for v in walk(below, computed_from)}
+        with_gradient = {
+            *walk(
+                [*self.model.potentials, *(i for rv in random for i in rv.owner.inputs)],
+                lambda v: () if step_function(v.owner) else computed_from(v),
+            )
+        }
         for node in filter(reached.__contains__, toposort(below)):
-            op = node.op.scalar_op if isinstance(node.op, Elemwise) else None
-            whole = isinstance(op, Cast) and str(node.outputs[0].dtype).startswith(("int", "uint", "bool"))
-            if whole or isinstance(op, STEPWISE):
+            if called := step_function(node):
                 for rv in self._continuous_above(node.inputs):
-                    found.setdefault(rv, "integers" if whole else called_as(op))
+                    if rv not in with_gradient:
+                        found.setdefault(str(rv.name), called)
         return found
 
-    def _continuous_above(self, variables: Sequence[Variable]) -> list[str]:
+    def _continuous_above(self, variables: Sequence[Variable]) -> list[Variable]:
         above = set(ancestors([v for v in variables if str(getattr(v, "dtype", "")).startswith("float")]))
-        return [str(rv.name) for rv in self.model.free_RVs if rv in above and rv.dtype.startswith("float")]
+        return [rv for rv in self.model.free_RVs if rv in above and rv.dtype.startswith("float")]
 
     def slow(self, names: Sequence[str]) -> str:
         """A sentence with what helps continuous variables that mix slowly, or nothing."""
@@ -168,6 +178,16 @@ def computed_from(v: Variable) -> Sequence[Variable]:
     if v.owner is None:
         return ()
     return v.owner.inputs[:1] if isinstance(v.owner.op, CheckAndRaise) else v.owner.inputs
+
+
+def step_function(node: Apply | None) -> str:
+    """What the user knows a node as whose value has no gradient; nothing for any other."""
+    if node is None or not isinstance(node.op, Elemwise):
+        return ""
+    op = node.op.scalar_op
+    if isinstance(op, Cast) and str(node.outputs[0].dtype).startswith(("int", "uint", "bool")):
+        return "integers"
+    return called_as(op) if isinstance(op, STEPWISE) else ""
 
 
 def called_as(op: object) -> str:

@@ -154,6 +154,10 @@ class Block(ABC):
         """The warnings after the last draw, given states and packed points (chains, ...)."""
         return []
 
+    def completed(self, points: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        """The points with a draw of what the block gives to those after it, and no state of a chain has."""
+        return points
+
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
         """For each discrete variable, how probable it is that its sites change from these `points`."""
         return {}

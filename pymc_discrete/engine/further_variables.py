@@ -15,6 +15,7 @@ from pymc_discrete.engine.nuts import NutsBlock
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.engine.statistic import Statistic
 from pymc_discrete.integrals.augmented import AugmentedModel
+from pymc_discrete.runtime.jax_settings import jitted
 
 
 class FurtherVariables(Block):
@@ -34,7 +35,7 @@ class FurtherVariables(Block):
         self.density, self.given, self._of_model = of_model.density, given, of_model
         read = [name for of in given.likelihoods for name in of.read.values()]
         self.recorder, own = Recorder.of(given.model, read, of_model.points, {}, "for further variables")
-        # that at which they start stands for them where a density is evaluated on the host
+        # that at which they start stands for them where only the density of a start is asked for
         self.numbers = own | given.start
 
     @property
@@ -54,7 +55,19 @@ class FurtherVariables(Block):
         return self._of_model.logdensity(point)
 
     def draw(self, key, t, point: dict[str, Any], state: Any):
-        values, drawn = self.recorder(point), dict(point)
+        return point | self.drawn(key, point), state, {}
+
+    def drawn(self, key, point: dict[str, Any]) -> dict[str, Any]:
+        """{further variable: a draw given all else}."""
+        values, drawn = self.recorder(point), dict[str, Any]()
         for n, of in enumerate(self.given.likelihoods):
             drawn.update(of.draw(jax.random.fold_in(key, n), values))
-        return drawn, state, {}
+        return drawn
+
+    def settled(self, key, point: dict[str, Any], state: Any) -> dict[str, Any]:
+        return point | self.drawn(key, point)
+
+    def completed(self, points: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        draw, pack = jitted(self.drawn), self._of_model.points.packed
+        drawn = [draw(jax.random.key(n), pack(point) | self.numbers) for n, point in enumerate(points)]
+        return [point | jax.tree.map(np.asarray, more) for point, more in zip(points, drawn, strict=True)]

@@ -159,6 +159,8 @@ class ChainsRun:
     def leaving(self) -> dict[str, Leaving]:
         """For each discrete variable, how probable it is that its sites change from where the chains are."""
         points = self._points()
+        for block in self.program.blocks:
+            points = block.completed(points)
         return {name: leaving for b in self.program.blocks for name, leaving in b.leaving(points).items()}
 
     def groups(self, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:

@@ -58,7 +58,11 @@ def gated_products(
 
 
 def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends) -> list[Variable]:
-    """Terms in which coefficients are multiplied by functions of sites before anything else."""
+    """Terms in which coefficients are multiplied by functions of sites before anything else.
+
+    A product of the same coefficients and functions is one variable, wherever it is read.
+    """
+    made: dict[tuple[Variable, ...], Variable] = {}
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, Mul):
@@ -66,9 +70,10 @@ def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends)
         own = [i for i in inputs if i in moved and i not in discrete]
         gates = [i for i in inputs if i in discrete and i not in moved]
         rest = [i for i in inputs if i not in moved and i not in discrete]
-        if len(own) != 1 or not gates or not rest:
+        if len(own) != 1 or not gates:
             return None
-        return [node.op(*rest, node.op(*own, *gates))]
+        product = made.setdefault((*own, *gates), node.op(*own, *gates))
+        return [node.op(*rest, product) if rest else product]
 
     return rebuild(list(terms), {}, rewrite)
 

@@ -1061,3 +1061,12 @@ def test_of_very_many_elements_some_stand_still_by_chance():
         probability = np.full((CHAINS, n), moves / (CHAINS * DRAWS))
         of_sites = Leaving(np.ones(n, bool), probability, joint=True)
         assert words_of_still(of_sites, still, DRAWS)[7] == word
+
+
+def test_a_variable_that_also_enters_smoothly_has_a_gradient():
+    with pm.Model() as model:
+        place, x, y = pm.Uniform("place", 0, 5), pm.Normal("x"), pm.Normal("y")
+        pm.Normal("z", pt.switch(np.arange(5) < place, 0.0, x), 1, observed=np.arange(5.0))
+        pm.Potential("sides", pt.switch(x > 0, pt.exp(-x), 1 - x) + pt.round(y))
+        pm.OrderedProbit("w", pm.Normal("eta"), [0.0, 1.0], observed=[0, 1])
+    assert Remedies(model, {}).without_gradient == {"place": "a comparison", "y": "round"}

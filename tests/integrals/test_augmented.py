@@ -395,6 +395,26 @@ def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_b
         np.testing.assert_allclose(whole.sample_stats["lp"].values[0, draw], logp(point), rtol=1e-8)
 
 
+@pytest.mark.parametrize("likelihood", [bernoulli, ordered])
+def test_a_gate_that_never_moves_is_judged_given_drawn_variables(likelihood, caplog):
+    """Given the further variables with which a chain starts, other values would often be probable."""
+    answers = np.repeat([0, 2] if likelihood is ordered else [0, 1], 40)
+    with pm.Model():
+        g, b = pm.Bernoulli("g", 0.5, shape=1), pm.Normal("b", 0.0, 1.0, shape=1)
+        eta = (g * b) * np.repeat([-1.5, 1.5], 40)
+        if likelihood is ordered:
+            pm.OrderedProbit("y", eta=eta, cutpoints=[-0.5, 0.5], compute_p=False, observed=answers)
+        else:
+            pm.Bernoulli("y", logit_p=eta, observed=answers)
+        caplog.set_level("INFO", "pymc.discrete")
+        tree = pmd.sample(draws=150, tune=50, chains=2, random_seed=5, progressbar=False)
+    # a product of a gate and a coefficient alone, which is read twice: by itself and squared
+    assert "Integrated out while 'g' moves" in caplog.text
+    assert (tree.posterior["g"] == 1).all()
+    assert "other values have a probability below" in caplog.text
+    assert "cannot move it" not in caplog.text
+
+
 def test_a_step_that_does_not_move_all_refuses():
     with with_gates(bernoulli) as model:
         with pytest.raises(ValueError, match="only a program that moves all of the model draws"):

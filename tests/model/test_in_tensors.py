@@ -22,11 +22,8 @@ from tests.model.pairs import (
     changepoint,
     hidden_states,
     ising,
-    missing_counts,
     mixture,
-    mixture_by_group,
     model_with,
-    occupancy,
     other_order,
 )
 from tests.tools.oracle import RNG, compare, oracle, random_points, unrewritten
