@@ -161,7 +161,6 @@ def of_draws(posterior, model, seconds):
     found = scores.scored(summaries_of(posterior, model), seconds) | {
         "apart": float(np.abs(shares - shares.mean(0)).max()),
         "inclusion": shares.mean(0).round(4).tolist(),
-        "seconds_per_draw": seconds / gamma.shape[0] / gamma.shape[1],
         "most_bytes": most_resident(),
     }
     return found
@@ -236,7 +235,8 @@ def markdown(args, records):
         if reference is not r:
             z = float(np.abs(list(scores.z_scores(r, reference).values())).max())
         per_draw = f"{r['min_ess'] / (CHAINS * r['draws']):.2g}"
-        took = [f"{r[name] * scale:.2g}" if name in r else "" for name, scale in SIZES.items()]
+        took = [f"{r['seconds'] / CHAINS / r['draws'] * 1e3:.2g}"]
+        took += [f"{r['most_bytes'] / 1e9:.2g}" if "most_bytes" in r else ""]
         lines.append(
             [*start, f"{r['speed']:.3g}", per_draw, *took, r["worst"], f"{r['apart']:.2f}", f"{z:.1f}"]
         )
@@ -265,7 +265,6 @@ def markdown(args, records):
     )
 
 
-SIZES = {"seconds_per_draw": 1e3, "most_bytes": 1e-9}
 FOOTNOTE = f"""- {CHAINS} chains, one core; seconds of the processor, of sampling only. ESS: ArviZ's bulk ESS,
   the least of all summaries. The machine was shared with other programs. GB: of the process, at most.
 - pmd.sample integrates all coefficients out; by default effects of more than 20 elements that have no
