@@ -6,7 +6,8 @@ python -m benchmarks.experiments.learn_digits [--seconds 300] [--short]
 The 8x8 digits, black and white: a network with three hidden layers of 256 units, and a residual one of
 convolutions, learned by a replay buffer with 100 chains in an iteration, Adam with warm-up, a moving average
 of the weights; the split and the threshold are those of `slice_vae`. The digits in 17 greys: three hidden
-layers on vectors of 4 numbers for each grey.
+layers on vectors of 4 numbers for each grey. The digits scaled up to 28x28, black and white, are for an
+accelerator: they run where `--only 28x28` asks for them.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from benchmarks.experiments import baselines, report
+from benchmarks.experiments.digits_rbm import digits
 from benchmarks.experiments.iterations import seconds_each
 from pymc_discrete import Space, kernels, learning
 
@@ -32,6 +34,7 @@ KERNELS = {
     "Gibbs": baselines.gibbs,
     "GWG": kernels.gibbs_with_gradients,
     "PAFS": lambda: kernels.path_auxiliary("adapt"),
+    "PAFS-5": lambda: kernels.path_auxiliary(5),
     "DMALA": kernels.discrete_langevin,
 }
 STEPS = 10_000  # of annealed importance sampling
@@ -51,6 +54,7 @@ class Setting(NamedTuple):
     energy_l2 : the penalty on squares of energies
     annealing : the share of the steps of annealed importance sampling that it gets
     ema : the moving average of the weights
+    side : pixels of an image along each side: 8, or 28 for images that are scaled up
     """
 
     values: int
@@ -61,18 +65,22 @@ class Setting(NamedTuple):
     energy_l2: float = 0.0
     annealing: float = 1.0
     ema: float = 0.999
+    side: int = 8
 
     def images(self):
-        """(n, 64) int, images to learn from, and others to test by."""
+        """(n, pixels) int, images to learn from, and others to test by."""
         grey, labels = load_digits(return_X_y=True)
         images = grey.astype(int) if self.values == GREYS else (grey > 7).astype(int)
+        images = images if self.side == 8 else digits().astype(int)
         return train_test_split(images, test_size=0.2, random_state=0, stratify=labels)
 
 
 def main():
-    args = report.arguments(__doc__, [], steps=STEPS, chains=CHAINS, seconds=300)
+    args = report.arguments(__doc__, [], steps=STEPS, chains=CHAINS, seconds=300, more=options)
     table = report.Table("learn_digits", args)
     for name, setting in SETTINGS.items():
+        if name not in (args.only or BY_DEFAULT):
+            continue
         train, test = setting.images()
         pictures = {"data": train[:SHOWN]}
         for sampler in setting.samplers:
@@ -86,15 +94,19 @@ def main():
             "sampling (residual: a tenth) from the base distribution, 100 chains; error: of log Z. log Z is "
             "too small in expectation, so that this is too large. independent: of the base distribution "
             "alone. bits: per pixel.",
-            f"As many iterations as the seconds allow, compiling not counted. {CHAINS} chains of a buffer of "
-            f"{BUFFER}, Adam after a warm-up. T: transitions in an iteration; rate: of Adam; penalty: on "
-            "squares of energies; average: the moving one of the weights.",
+            "As many iterations as the seconds allow, compiling not counted, or as was asked. "
+            f"{CHAINS} chains of a buffer of {BUFFER}, Adam after a warm-up. T: transitions in an iteration; "
+            "rate: of Adam; penalty: on squares of energies; average: the moving one of the weights.",
             f"Residual: {BLOCKS} blocks of two convolutions of {MAPS} maps, else three hidden layers of "
             f"{WIDTH} units.",
             "An autoencoder on the same split and threshold: -18.5 nats, with an energy posterior -17.9 "
             "(slice_vae).",
         ],
     )
+
+
+def options(p):
+    p.add_argument("--iterations", type=int, help="in place of as many as the seconds allow")
 
 
 def learned(setting, name, train, test, args, pictures):
@@ -114,7 +126,7 @@ def learned(setting, name, train, test, args, pictures):
         "progressbar": False,
     }
     each = seconds_each(2 if args.short else 10, model, {"x": train}, **options)
-    iterations = int(np.clip(args.seconds / each, 10, 50_000))
+    iterations = args.iterations or int(np.clip(args.seconds / each, 10, 50_000))
     optimizer = optax.adam(optax.linear_schedule(0.0, setting.rate, max(int(WARM_UP * iterations), 1)))
     fit = learning.fit(model, {"x": train}, optimizer=optimizer, iterations=iterations, **options)
     pictures[name] = np.asarray(fit.kept.x)[:SHOWN]
@@ -126,7 +138,8 @@ def learned(setting, name, train, test, args, pictures):
 
 def energy_of(network, values, train):
     """The energy of images: a network in float32 beside independent pixels."""
-    space = Space.build({"x": (0, values - 1)}, shapes={"x": (PIXELS,)}, nominal=["x"] if values > 2 else [])
+    shapes, nominal = {"x": train.shape[1:]}, ["x"] if values > 2 else []
+    space = Space.build({"x": (0, values - 1)}, shapes=shapes, nominal=nominal)
     network = jax.tree.map(lambda a: a.astype(jnp.float32) if eqx.is_inexact_array(a) else a, network)
     return learning.Neural(space, network, base={"x": train})
 
@@ -136,21 +149,22 @@ def likelihood(model, params, test, steps):
     target = model.target(params)
     found = learning.log_partition(target, base=model.base, temperatures=steps, kernel=ANNEALED).forward
     of_test = np.asarray(jax.jit(jax.vmap(model.density(params).logdensity))(test))
-    base = model.log_base[np.arange(PIXELS), test].sum(axis=1)
+    pixels = test.shape[1]
+    base = model.log_base[np.arange(pixels), test].sum(axis=1)
     value = of_test.mean() - found.value
     return {
         "log likelihood": value,
         "error": found.error,
         "ESS of weights": found.ess,
         "independent": base.mean(),
-        "bits": -value / PIXELS / np.log(2),
+        "bits": -value / pixels / np.log(2),
     }
 
 
 # ---------------------------------------------------------------- networks
-def perceptron(key):
+def perceptron(key, pixels=PIXELS):
     """Of the pixels, three hidden layers."""
-    return eqx.nn.MLP(PIXELS, "scalar", WIDTH, 3, jax.nn.swish, key=key)
+    return eqx.nn.MLP(pixels, "scalar", WIDTH, 3, jax.nn.swish, key=key)
 
 
 def embedded(key):
@@ -190,10 +204,12 @@ def convolved(layer, maps):
 
 
 SETTINGS = {
-    "black and white": Setting(2, perceptron, [*KERNELS], 1e-3, 40),
+    "black and white": Setting(2, perceptron, ["Gibbs", "GWG", "PAFS", "DMALA"], 1e-3, 40),
     "black and white, residual": Setting(2, Residual, ["GWG"], 1e-3, 10, annealing=0.1, ema=0.99),
     "17 greys": Setting(GREYS, embedded, ["GWG", "PAFS", "DMALA"], 1e-3, 40, 0.01, ema=0.99),
+    "28x28": Setting(2, partial(perceptron, pixels=28**2), ["GWG", "PAFS-5", "DMALA"], 1e-3, 40, side=28),
 }
+BY_DEFAULT = [name for name, setting in SETTINGS.items() if setting.side == 8]
 
 
 def picture(table, pictures, name, setting):
@@ -203,7 +219,7 @@ def picture(table, pictures, name, setting):
     figure, axes = plt.subplots(len(pictures), SHOWN, figsize=(0.7 * SHOWN, 0.75 * len(pictures)))
     for line, (sampler, x) in zip(axes, pictures.items(), strict=True):
         for ax, image in zip(line, x, strict=True):
-            ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=setting.values - 1)
+            ax.imshow(image.reshape(setting.side, -1), cmap="gray_r", vmin=0, vmax=setting.values - 1)
             ax.set(xticks=[], yticks=[])
         line[0].set_ylabel(sampler, rotation=0, ha="right", va="center", fontsize=8)
     figure.savefig(table.file(f"-{name.replace(',', '').replace(' ', '-')}.png"), dpi=90, bbox_inches="tight")

@@ -75,7 +75,7 @@ def digits(around=lambda network: network):
 def rate_of(case):
     from benchmarks.experiments import learn_digits, learn_ising
 
-    return learn_ising.RATE if case == ISING else learn_digits.RATES[2]
+    return learn_ising.RATE if case == ISING else learn_digits.SETTINGS["black and white"].rate
 
 
 # ---------------------------------------------------------------- by this package

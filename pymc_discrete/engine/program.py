@@ -23,6 +23,7 @@ from pymc_discrete.kernels.random import key_of, key_of_words
 from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compiling import announced
+from pymc_discrete.runtime.devices import side_by_side
 from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, jitted, lower, settings_now
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.programs_on_disk import under_name
@@ -118,14 +119,13 @@ class Program:
                 ladder.numbers if ladder else {},
             ]
         )
-        # An accelerator runs the chains in parallel. On a CPU they run one after another, because `vmap`
-        # turns a `cond` into a `select`, which computes both branches.
-        self.together = devices[0].platform != "cpu"
+        self.together = side_by_side(devices[0])
         # equal for programs that compute the same
         self.key = (
             self.recorder,
             tuple(b.key for b in self.blocks),
             tuple(devices),
+            self.together,
             settings_now(),
             self.counts.key,
             ladder and ladder.key,
@@ -141,7 +141,7 @@ class Program:
         """
         if self.together or jax.process_count() > 1:
             return None
-        recorder, blocks, devices, _, counts, ladder = self.key
+        recorder, blocks, devices, _, _, counts, ladder = self.key
         options = [[b.described(), b.options(), b.space, [*b.stats], list(b.numbers)] for b in self.blocks]
         return lasting_name(recorder, blocks, options, len(devices), self.points.vectors, counts, ladder)
 

@@ -21,7 +21,7 @@ from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.without_jax import all_in_jax
 from pymc_discrete.runtime.checks import check_count, check_result, check_switch, is_word
-from pymc_discrete.runtime.devices import cores
+from pymc_discrete.runtime.devices import cores, side_by_side
 from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.progress import Progress, check_bar
@@ -214,7 +214,7 @@ class Annealing:
         device = jax.devices()[0]
         self.program = Program(model, blocks, packing, recorded(model, [LIKELIHOOD]), [device])
         # an accelerator computes all chains together; for the pilots alone it would need another program
-        on_cpu = device.platform == "cpu"
+        on_cpu = not side_by_side(device)
         threads = cores() if on_cpu else 1
         self.population = Population(self.program, -(-PILOTS // threads) if on_cpu else chains, threads)
 

@@ -51,6 +51,15 @@ def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int | None
     return available[:used], cores() if one_cpu else None
 
 
+def side_by_side(device: jax.Device) -> bool:
+    """Whether the chains of a device are computed all at once: by an accelerator, and not by a CPU.
+
+    On a CPU they run one after another, because `vmap` turns a `cond` into a `select`, which computes both
+    branches.
+    """
+    return device.platform != "cpu"
+
+
 def cores() -> int:
     """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

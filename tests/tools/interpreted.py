@@ -80,13 +80,18 @@ def program(traced: Any, arguments: tuple) -> Callable:
     def run(arguments: tuple, leaves: list[np.ndarray]) -> Any:
         with module.context, ir.Location.unknown():
             try:
-                results = stablehlo.eval_module(module, [ir.DenseElementsAttr.get(leaf) for leaf in leaves])
+                results = stablehlo.eval_module(module, [constant(leaf) for leaf in leaves])
             except ValueError:  # as where the program has 32 bits, and the arrays 64
                 return jax.tree.map(np.asarray, traced(*arguments))
             arrays = [np.array(a, s.dtype).reshape(s.shape) for a, s in zip(results, shapes, strict=True)]
         return jax.tree.unflatten(structure, arrays)
 
     return run
+
+
+def constant(a: np.ndarray) -> ir.DenseElementsAttr:
+    """An array as the interpreter takes it: unsigned integers are of a type of their own."""
+    return ir.DenseElementsAttr.get(a, signless=a.dtype.kind != "u")
 
 
 def is_small(program: ir.Operation) -> bool:
