@@ -5,7 +5,7 @@ from functools import cached_property
 
 import pymc as pm
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import ancestors, toposort, walk
+from pytensor.graph.traversal import ancestors, walk
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import (
     EQ,
@@ -136,28 +136,28 @@ class Remedies:
     def without_gradient(self) -> dict[str, str]:
         """{continuous variable: the function through which it has no gradient}, such as "round".
 
-        Not of one that enters beside that function, too, as where a formula is chosen by the sign of its
-        argument.
+        Not where the same term of the log density also reads it beside that function, as where a formula is
+        chosen by the sign of its argument.
         """
         found: dict[str, str] = {}
-        random = self.model.basic_RVs
-        below = [*random, *self.model.potentials]
-        reached = {v.owner for v in walk(below, computed_from)}
-        with_gradient = {
-            *walk(
-                [*self.model.potentials, *(i for rv in random for i in rv.owner.inputs)],
-                lambda v: () if step_function(v.owner) else computed_from(v),
-            )
-        }
-        for node in filter(reached.__contains__, toposort(below)):
-            if called := step_function(node):
-                for rv in self._continuous_above(node.inputs):
-                    if rv not in with_gradient:
-                        found.setdefault(str(rv.name), called)
+        random = set(self.model.basic_RVs)
+        for term in [*self.model.basic_RVs, *self.model.potentials]:
+            roots = term.owner.inputs if term in random else [term]
+            read = [*walk(roots, lambda v: () if v in random else computed_from(v))]
+            with_gradient = {
+                *walk(roots, lambda v: () if v in random or step_function(v.owner) else computed_from(v))
+            }
+            for v in read:
+                if v not in random and (called := step_function(v.owner)):
+                    for rv in self._continuous_above(v.owner.inputs):
+                        if rv not in with_gradient:
+                            found.setdefault(str(rv.name), called)
         return found
 
     def _continuous_above(self, variables: Sequence[Variable]) -> list[Variable]:
-        above = set(ancestors([v for v in variables if str(getattr(v, "dtype", "")).startswith("float")]))
+        """The continuous variables that are read by a term which computes `variables`."""
+        floats = [v for v in variables if str(getattr(v, "dtype", "")).startswith("float")]
+        above = set(ancestors(floats, blockers=self.model.basic_RVs))
         return [rv for rv in self.model.free_RVs if rv in above and rv.dtype.startswith("float")]
 
     def slow(self, names: Sequence[str]) -> str:
