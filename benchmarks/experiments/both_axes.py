@@ -71,8 +71,10 @@ def main():
         rows = [row for row in rows if any(column.startswith("curve") for column in row)]
         groups = task.groups(rows) if task.groups else by_setting(rows)
         groups = dict(sorted(groups.items(), key=lambda group: report.natural(group[0])))
-        lines += [f"## {task.title}", "", f"Level: {task.says}.", "", *table(task, groups), ""]
-        picture(task, groups, out / f"{name}-both_axes.png")
+        path = out / f"{name}-both_axes.png"
+        picture(task, groups, path)
+        lines += [f"## {task.title}", "", f"Level: {task.says}. [Picture]({path.name})", ""]
+        lines += [*table(task, groups), ""]
     harness.publish("\n".join(lines), out / "both_axes")
 
 
