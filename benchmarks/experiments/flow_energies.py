@@ -69,7 +69,7 @@ def main():
             f"naive: {INNER} iterations of the flow, on weighted draws of independent bits, for each of the "
             "energy (Algorithm 1). bootstrapped: one, on its own draws, weighted by the change of the "
             f"energy, after {REFINED} transitions of DMALA (3). back and forth: one, on what it made of data "
-            f"from time {TURN} on, accepted or rejected (4, with the exact ratio). leading: the energy "
+            f"from time {TURN} on, accepted or rejected (4, 5). leading: the energy "
             "follows the flow, which learns from data (B.1, alpha = 1/2). DMALA: a buffer of 2000 chains, "
             f"{REFINED} transitions.",
             f"NLL of test points, nats, log Z from {BASE} draws of independent bits, with its standard "
@@ -201,7 +201,7 @@ class Bootstrapped(Sampler):
 
 
 class BackAndForth(Sampler):
-    """Algorithm 4, with the exact acceptance: from data back along the flow and forth again."""
+    """Algorithms 4 and 5: from data back along the flow and forth again, accepted or rejected."""
 
     def draw(self, key, density, kept, chains, batch):
         key_train, *keys = jax.random.split(key, 5)

@@ -2,6 +2,8 @@
 
 python -m benchmarks.experiments.ising_coupling [--only "10x10 theta=0.1" ...] [--short]
 
+The paper's samplers and number of chains: --samplers GWG-1 Gibbs-1 Gibbs-2 HB-10-1 --chains 32.
+
 The summary is the Hamming distance to a random state, as in the paper (App. F.1), and the energy beside it.
 """
 

@@ -73,6 +73,8 @@ def main():
             "error: |mean of the chain - 1/2| over all sites, Euclidean, from the all-ones state; mean and "
             "sd over chains. Independent draws have 5 / sqrt(steps).",
             "steps to leave: steps spent in even states per departure from one; inf where there was none.",
+            "Differences are exact: parity has no gradient that says anything, so that GWG-1 makes the "
+            "transitions of LB.",
             "Chains start anew after tuning.",
         ],
     )

@@ -41,6 +41,9 @@ NAMES += [
     "AutoStep",
 ]
 TRUTH, TRUTH_STEPS, THIN = 500, 10_000, 10
+# run from draws too: what samplers do once they are there, which a short run from elsewhere does not show
+FROM_DRAWS = [f"{f}-{n}" for f in FAMILIES for n in (1, 3, 10, 20)] + ["DMALA", "DLMC"]
+DRAWN_CHAINS, DRAWN_STEPS = 4, 8000
 # its kernel is made in main, from the weights
 SAMPLERS["RBM-Gibbs"] = Sampler("RBM-Gibbs", lambda model: (None, {}), lambda m, s: 1.0)
 
@@ -97,13 +100,31 @@ def main():
         curves = {"curve steps": at, "curve MMD": distance}
         return {"final MMD": distance[-1], **figures, "floor": floor, **curves}
 
+    def row_from_draws(sampler, kernel, params):
+        result = runner.run(
+            gradient,
+            kernel,
+            params,
+            truth[:DRAWN_CHAINS],
+            record,
+            steps=min(DRAWN_STEPS, args.steps),
+            thin=THIN,
+            burn_in=min(args.steps, 2000),
+            seconds=args.seconds,
+            seed=args.seed,
+        )
+        return runner.figures(result, sampler, gradient.space, ["hamming", "energy"])
+
     for name in args.samplers:
         table.run("digits", name, model, row)
+        if name in FROM_DRAWS:
+            table.run("digits, from draws", name, model, row_from_draws)
     table.write(
         f"RBM, {HIDDEN} hidden units, digits scaled up to 28x28",
         [
             f"Squared MMD (kernel exp(-share of differing sites)) of {args.chains} chains to {TRUTH} draws "
             f"of block Gibbs. That of {args.chains} draws of block Gibbs themselves is {floor:.2e}.",
+            f"from draws: {DRAWN_CHAINS} chains, one after another, that start at draws of block Gibbs.",
             "Chains start at the mean image's Bernoulli draws, after tuning. ESS is of the second half of "
             "the run.",
             "Chains run side by side (vmap): steps/s and ESS/s are of all of them together.",
@@ -149,6 +170,7 @@ def mmd(x, y):
 
 
 def draw(axes, rows):
+    rows = [r for r in rows if r["setting"] == "digits"]
     lengths = {f"{f}-{n}" for f in FAMILIES for n in LENGTHS if n not in (1, 3)}
     for r in rows:
         if r["sampler"] not in lengths:

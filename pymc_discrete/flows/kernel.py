@@ -24,8 +24,9 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     .. math:: \min\Bigl(1, \frac{\pi(x') \, B(\bar\tau' \mid x') \, F(\bar\tau \mid m)}
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr),
 
-    which makes the kernel reversible for every network, trained or not, and for every grid of times. (The
-    acceptance of the DFS thesis, Algorithm 5, is heuristic, as its section 4.4 says.)
+    which makes the kernel reversible for every network, trained or not, and for every grid of times. It is
+    the ratio of the DFS thesis, Algorithm 5, line 16. Its section 4.4 calls that heuristic, since x' can be
+    reached by many trajectories; as the trajectory belongs to the proposal, it is exact.
 
     Parameters
     ----------
