@@ -25,9 +25,9 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import Subtensor
 
 PREDICTOR, LOWER, UPPER, LATENT = "predictor", "lower bound", "upper bound", "latent variables"
-# An interval this many standard deviations from the mean has a probability below the smallest number of the
-# type, so that draws of it are made by rejection from exponential ones; by bytes.
-FAR = {8: 36.0, 4: 12.0}
+# Of an interval this many standard deviations from the mean, the least quantiles have probabilities below the
+# smallest number of the type, so that draws of it are made by rejection from exponential ones; by bytes.
+FAR = {8: 36.0, 4: 11.0}
 
 
 def latent_form(
