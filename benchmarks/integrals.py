@@ -37,8 +37,8 @@ from benchmarks.models import (
 
 CHAINS = 4
 CORRELATION = 0.9
-# of which only indicators and the noise are kept
-THOUSANDS = {"100": 1000, "1,000": 1000, "10,000": 1000, "50,000": 100}  # and how many draws are made
+# {model with that many columns: draws}, of which only indicators and the noise are kept
+THOUSANDS = {"100": 1000, "1,000": 1000, "10,000": 1000, "50,000": 100}
 DRAWS = {
     "pmd.sample": 2000,
     "pmd.sample, by default": 2000,
@@ -158,12 +158,11 @@ def of_draws(posterior, model, seconds):
     """What is recorded of draws that took some seconds, and of the process that made them."""
     gamma = posterior["gamma"].values
     shares = gamma.mean(1)
-    found = scores.scored(summaries_of(posterior, model), seconds) | {
+    return scores.scored(summaries_of(posterior, model), seconds) | {
         "apart": float(np.abs(shares - shares.mean(0)).max()),
         "inclusion": shares.mean(0).round(4).tolist(),
         "most_bytes": most_resident(),
     }
-    return found
 
 
 def numpyro_draws(args, draws):

@@ -64,6 +64,7 @@ def main():
         "- at N: the curve's value after as many steps as every sampler of single transitions has made, N. "
         "A sweep of BlockGibbs or RBM-Gibbs is no such step.",
         "- Seconds are those of all chains together, on one core, without compiling and tuning.",
+        "- Pictures with a logarithmic axis have values below 1e-6 at 1e-6.",
         "",
     ]
     for name in ["parity"] if args.short else args.only:

@@ -155,7 +155,10 @@ class Block(ABC):
         return []
 
     def completed(self, points: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-        """The points with a draw of what the block gives to those after it, and no state of a chain has."""
+        """The points with a draw of the variables that the block makes for those after it in each draw.
+
+        They are no part of a chain's state, so that the points at the end of a run lack them.
+        """
         return points
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:

@@ -25,8 +25,9 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import Subtensor
 
 PREDICTOR, LOWER, UPPER, LATENT = "predictor", "lower bound", "upper bound", "latent variables"
-# Of an interval this many standard deviations from the mean, the least quantiles have probabilities below the
-# smallest number of the type, so that draws of it are made by rejection from exponential ones; by bytes.
+# Draws between two bounds are quantiles of the normal distribution. Where the nearer bound is this many
+# standard deviations from the mean, the probabilities that belong to these quantiles may be smaller than any
+# positive float, and draws are made by rejection from an exponential distribution instead; by bytes.
 FAR = {8: 36.0, 4: 11.0}
 
 
@@ -86,7 +87,7 @@ class OrderedProbit:
         return None if found is None else found[0] / found[2]
 
     def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
-        """Cutpoints and standard deviation."""
+        """The cutpoints and the standard deviation, which make the bounds of the latent variables."""
         found = of_ordered_probit(op, params)
         return [] if found is None else list(found[1:])
 
@@ -108,7 +109,17 @@ PROBIT, ORDERED_PROBIT = Probit(), OrderedProbit()
 
 
 def between(cutpoints: Any, answers: Variable) -> tuple[Variable, Variable]:
-    """The cutpoints (..., k - 1) below and above answers of 0 to k - 1; nan where there is no such answer."""
+    """The cutpoint below each answer, and the one above.
+
+    Parameters
+    ----------
+    cutpoints : (..., k - 1), increasing along the last axis, its other axes those of the answers
+    answers : 0 to k - 1; for any other value what is below is nan
+
+    Returns
+    -------
+    lower, upper : in the shape of the answers, -inf below the least and inf above the largest answer
+    """
     infinite = pt.full_like(cutpoints[..., :1], np.inf)
     bounds = pt.concatenate([-infinite, cutpoints, infinite], axis=-1)
     last = bounds.shape[-1] - 2
@@ -119,10 +130,11 @@ def between(cutpoints: Any, answers: Variable) -> tuple[Variable, Variable]:
 
 
 def of_ordered_probit(op: Any, params: Sequence[Variable]) -> tuple[Variable, Variable, Variable] | None:
-    """eta, cutpoints and sigma of pm.OrderedProbit, None for any other distribution.
+    """The arguments eta, cutpoints and sigma of a pm.OrderedProbit, None for any other distribution.
 
-    PyMC writes it as a categorical variable. What is divided by what in the graph of its probabilities is
-    tried: those are eta, cutpoints and sigma if PyMC makes the same graph of them.
+    PyMC makes it a categorical variable with a long formula for its probabilities p. The formula has
+    quotients (eta - cutpoint) / sigma. The parts of each quotient are tried: if PyMC makes the same graph of
+    them as p has, they are what is looked for.
     """
     if not isinstance(op, ptr.CategoricalRV):
         return None
@@ -157,6 +169,7 @@ def arguments(v: Variable, op: type) -> list[Variable]:
 
 
 def without_new_axes(v: Variable) -> Variable:
+    """What a variable was before axes of length 1 were added, or its axes exchanged."""
     while v.owner is not None and isinstance(v.owner.op, DimShuffle):
         (v,) = v.owner.inputs
     return v
@@ -199,8 +212,8 @@ def normal_between(key: Any, mean: Any, lower: Any, upper: Any):
     from_above = ndtr(-b) + (1 - u) * (ndtr(-a) - ndtr(-b))
     quantile = ndtri(jnp.minimum(from_below, from_above))
     near = jnp.clip(jnp.where(from_below < from_above, quantile, -quantile), a, b)
-    # Far below 0 the density of t = b - x is exp(b t - t^2 / 2): that of an exponential variable, which is
-    # accepted with the probability exp(-t^2 / 2).
+    # Far below 0 the distance t = b - x has a density proportional to exp(b t) exp(-t^2 / 2). A proposal has
+    # the first factor, an exponential density of rate -b; it is accepted with the second as the probability.
     far = b < -FAR[mean.dtype.itemsize]
     rate = jnp.where(far, -b, 1.0)
     most = jnp.expm1(-rate * jnp.where(far, b - a, 1.0))

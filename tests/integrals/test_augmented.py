@@ -14,6 +14,8 @@ from scipy.special import expit, logsumexp
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse.integrated import coefficients_to_integrate
+from pymc_discrete.engine.assembly import blocks_of
+from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.integrals import logistic
 from pymc_discrete.integrals.augmented import augmented
 from pymc_discrete.integrals.probit import normal_between
@@ -413,6 +415,16 @@ def test_a_gate_that_never_moves_is_judged_given_drawn_variables(likelihood, cap
     assert (tree.posterior["g"] == 1).all()
     assert "other values have a probability below" in caplog.text
     assert "cannot move it" not in caplog.text
+
+
+def test_a_chain_that_tuning_settles_has_drawn_variables():
+    model = with_gates(ordered)
+    point, step = model.initial_point(), pmd.BlockGibbs(["g"], integrate="auto", model=model)
+    (block, *_), packing = blocks_of(model, [step], point, 10, 0.8, DEFAULTS)
+    settled = block.settled(jax.random.key(0), packing.packed(point) | block.numbers, ())
+    (latent,) = block.given.start
+    # they start at 0, which is no possible value for most answers
+    assert ((settled[latent] > LOWER) & (settled[latent] < UPPER)).all()
 
 
 def test_a_step_that_does_not_move_all_refuses():
