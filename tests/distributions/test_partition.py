@@ -379,13 +379,37 @@ def test_posteriors(prior, K, how):
     check_proportions(idata["posterior"].dataset, ["c", "z"], states, p / p.sum())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "integrate", "draws"),
-    [("crp", True, 2000), ("crp", False, 2000), ("pitman-yor", False, 2000), ("mfm", True, 600)],
-)
-def test_jointly_with_unknown_data(kind, integrate, draws):
-    """Geweke's joint test (2004): where the data are drawn in turn with all else, draws have the prior."""
+def drawn_in_sequence(kind, n):
+    """Draws (n, ...) of what `of_unknown_data` has, by the sequential rules of the literature."""
+    r = np.random.default_rng(2)
+    a = r.gamma(3, 1 / 2, n)
+    d = {"crp": np.zeros(n), "pitman-yor": r.beta(2, 3, n), "mfm": r.beta(3, 3, n)}[kind]
+    z = np.zeros((n, 6), int)
+    left = np.arange(n)
+    while len(left):  # given the parameters, those of more clusters are drawn again
+        each, sizes, k = np.arange(len(left)), np.zeros((len(left), 7)), np.zeros(len(left), int)
+        components = r.geometric(d[left]) if kind == "mfm" else None
+        for site in range(6):
+            if kind == "mfm":
+                weights = np.where(sizes > 0, sizes + a[left, None], 0)
+                weights[each, k] = a[left] * (components - k)
+            else:
+                weights = np.where(sizes > 0, sizes - d[left, None], 0)
+                weights[each, k] = a[left] + k * d[left]
+            below = weights.cumsum(1)
+            label = (below <= r.uniform(size=(len(left), 1)) * below[:, -1:]).sum(1)
+            k += label == k
+            sizes[each, label] += 1
+            z[left, site] = label
+        left = left[z[left].max(1) >= 4]
+    labels = r.permuted(np.tile(np.arange(4), (n, 1)), axis=1)
+    z = np.take_along_axis(labels, z, axis=1)
+    share = r.beta(0.5, 0.7, (n, 4))
+    y = r.binomial(3, np.take_along_axis(share, z, axis=1))
+    return {"a": a, "z": z, "share": share, "y": y} | ({} if kind == "crp" else {"d": d})
+
+
+def of_unknown_data(kind):
     with pm.Model() as model:
         own = {"gamma" if kind == "mfm" else "concentration": pm.Gamma("a", 3, 2)}
         if kind == "pitman-yor":
@@ -394,12 +418,30 @@ def test_jointly_with_unknown_data(kind, integrate, draws):
             own["components"] = pm.Geometric.dist(pm.Beta("d", 3, 3))
         z = pmd.Partition("z", kind, shape=6, max_clusters=4, **own)
         pm.Binomial("y", 3, pm.Beta("share", 0.5, 0.7, shape=4)[z])
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "integrate", "draws"),
+    [("crp", True, 2000), ("crp", False, 2000), ("pitman-yor", False, 2000), ("mfm", True, 600)],
+)
+def test_jointly_with_unknown_data(kind, integrate, draws):
+    """Geweke's joint test (2004): where the data are drawn in turn with all else, draws have the prior.
+
+    So have draws of the model, one by one, of which fewer are enough.
+    """
+    expected = moments(drawn_in_sequence(kind, 20_000))
+    with of_unknown_data(kind) as model:
         names = [rv.name for rv in model.free_RVs]
-        prior = dict(zip(names, pm.draw(list(model.free_RVs), 20_000, random_seed=2, **FAST), strict=True))
+        alone = dict(zip(names, pm.draw(list(model.free_RVs), 1000, random_seed=2, **FAST), strict=True))
         precision = "float32" if kind == "pitman-yor" else "float64"
         step = pmd.BlockGibbs(["z", "y"], integrate=["share"] if integrate else None)
         idata = pmd.sample(draws, tune=300, random_seed=1, dtype=precision, step=step, **QUIET)
-    expected = moments(prior)
+    for name, found in moments(alone).items():
+        own = expected[name]
+        error = own.std() * np.hypot(1 / np.sqrt(own.size), 1 / np.sqrt(found.size))
+        assert abs(found.mean() - own.mean()) < LARGEST_Z * error, name
     for name, found in moments(draws_of(idata)).items():
         own = expected[name]
         error = np.hypot(float(az.mcse(found, method="mean")), own.std() / np.sqrt(own.size))

@@ -23,6 +23,7 @@ from pymc_discrete.integrals.conjugate import conjugate_parameters
 from pymc_discrete.integrals.families import MULTIVARIATE_NORMAL_PRIOR
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from pymc_discrete.model.described import DescribedModel
+from tests.tools.interpreted import interpreted
 from tests.tools.running import QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
@@ -182,21 +183,28 @@ def integrals(model, states):
     Given z they are independent, so that two integrals over lines through a point are enough. The trapezoid
     rule is exact to rounding for what vanishes at both ends.
     """
-    logp = model.compile_logp(mode="FAST_COMPILE")
     value = model.rvs_to_values[model["phi"]]
     shape = np.shape(model.initial_point()[value.name])
     far = 60 if model.rvs_to_transforms[model["phi"]] else 20
     grid = np.linspace(-far, far, 401)
+    # two lines of points that meet at zero, which is the one in the middle of each
+    points = np.concatenate([np.multiply.outer(grid, e) for e in np.eye(K)]).reshape(-1, *shape)
+    density = at_many_points(model, [value.name])
     found = []
     for z in states:
-
-        def at(v, z=z):
-            found = float(logp({"z": z, value.name: np.reshape(v, shape)}))
-            return -np.inf if np.isnan(found) else found  # where a probability is rounded to 1
-
-        lines = [[at(u * e) for u in grid] for e in np.eye(K)]
-        found.append(sum(logsumexp(line) + np.log(grid[1] - grid[0]) for line in lines) - at(np.zeros(K)))
+        logp = density(z, points)
+        logp = np.where(np.isnan(logp), -np.inf, logp)  # where a probability is rounded to 1
+        lines = logsumexp(logp.reshape(K, -1), axis=1) + np.log(grid[1] - grid[0])
+        found.append(lines.sum() - (K - 1) * logp[len(grid) // 2])
     return np.array(found)
+
+
+def at_many_points(model, names):
+    """A function of z and of many values of each of some value variables: PyMC's log density of each."""
+    of = {w.name: w for w in model.value_vars}
+    inputs = [of[name].type.clone(shape=(None, *of[name].type.shape))() for name in names]
+    logp = vectorize_graph(model.logp(), {of[name]: w for name, w in zip(names, inputs, strict=True)})
+    return pytensor.function([of["z"], *inputs], logp, mode="FAST_COMPILE")
 
 
 def integrals_in_planes(model, states, numbers, log_stretch):
@@ -207,13 +215,11 @@ def integrals_in_planes(model, states, numbers, log_stretch):
     numbers : (u, v) -> the values {value variable: array} of one label
     log_stretch : by how much that stretches an area at v, as a power of exp(v)
     """
-    u, v = np.meshgrid(np.linspace(-14, 14, 113), np.linspace(-14, 14, 113), indexing="ij")
+    line = np.linspace(-14, 14, 113 if log_stretch else 85)
+    u, v = np.meshgrid(line, line, indexing="ij")
     grid = numbers(u.ravel(), v.ravel())
     stretch = log_stretch * v.ravel()
-    of = {w.name: w for w in model.value_vars}
-    inputs = [of[name].type.clone(shape=(None, *of[name].type.shape))() for name in grid]
-    logp = vectorize_graph(model.logp(), {of[name]: w for name, w in zip(grid, inputs, strict=True)})
-    density = pytensor.function([of["z"], *inputs], logp, mode="FAST_COMPILE")
+    density = at_many_points(model, list(grid))
     rest = {name: np.stack([a[0]] * K) for name, a in numbers(np.zeros(1), np.zeros(1)).items()}
     found = []
     for z in states:
@@ -358,15 +364,16 @@ def test_differences_are_those_of_the_density(build, by, monkeypatch):
     names = sorted(NAMES & set(model.named_vars))
     target = pmd.target_from_model(model, None, integrate=names, differences="exact")
     assert any(isinstance(p, ByLabel) for p in target.density.parts)
-    r = np.random.default_rng(2)
-    for _ in range(3):
-        x = r.integers(target.space.lower, target.space.upper + 1)
-        differences, base = np.asarray(target.differences(x)), float(target.total(x))
-        for i in range(len(x)):
-            for k in range(target.space.lower[i], target.space.upper[i] + 1):
-                y = x.copy()
-                y[i] = k
-                assert differences[i, k] == pytest.approx(float(target.total(y)) - base, abs=1e-9)
+    low, high = target.space.lower, target.space.upper
+    xs = np.random.default_rng(2).integers(low, high + 1, (3, len(low)))
+    changes = np.array([(i, k) for i in range(len(low)) for k in range(low[i], high[i] + 1)])
+    sites, values = changes.T
+    there = np.where(np.arange(len(low)) == sites[:, None], values[:, None], xs[:, None])
+    logdensity = interpreted(jax.vmap(target.logdensity))
+    with target.density.running(traced=False):
+        change = logdensity(there.reshape(-1, len(low))).reshape(3, -1) - logdensity(xs)[:, None]
+    differences = np.array([target.differences(x) for x in xs])
+    np.testing.assert_allclose(differences[:, sites, values], change, atol=1e-9)
 
 
 @pytest.mark.parametrize("build", MODELS)
@@ -501,13 +508,9 @@ def test_draws_have_the_posterior_in_both_samplers():
     model = of_all_families()
     target = pmd.target_from_model(model, ["z"], integrate=PARAMETERS)
     logs = np.linspace(-5, 4, 61)  # of the spread, by the trapezoid rule
-    point = model.initial_point()
-    logdensity = np.array(
-        [
-            [float(target.at({**point, "z": z, "spread_log__": np.array(s)})[1].total(z)) for s in logs]
-            for z in STATES
-        ]
-    )
+    points = ({**model.initial_point(), "spread_log__": np.array(s)} for s in logs)
+    given = [target.at(point)[1] for point in points]
+    logdensity = np.array([[float(at.total(z)) for at in given] for z in STATES])
     p = np.exp(logdensity - logdensity.max())
     p /= p.sum()
     expected = {

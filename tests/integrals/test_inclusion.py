@@ -1,5 +1,6 @@
 """Posterior inclusion probabilities of twelve columns against enumeration."""
 
+import functools
 import itertools
 
 import arviz as az
@@ -29,6 +30,7 @@ def regression():
     return model
 
 
+@functools.cache
 def enumerated(normalised=True):
     """(12,) probabilities that columns count, the means of s2 and w, and (12,) those of the effects g * b.
 

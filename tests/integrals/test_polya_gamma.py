@@ -116,12 +116,18 @@ def check_moments(omega, b, z):
     assert (omega > 0).all()
 
 
-def p_of_quantiles(omega, b, z, cells=30):
-    """p value of the counts of draws in cells of about equal probability, and a smaller one at each end."""
+@functools.cache
+def cells_of(b, z, cells=30):
+    """The edges of cells of about equal probability, and of a smaller one at each end; all probabilities."""
     omegas = grid(b, z)
     probabilities = np.r_[0.002, np.arange(1, cells) / cells, 0.998]
     edges = np.interp(probabilities, exact_cdf(omegas, b, z), omegas)
-    p = np.diff(np.r_[0.0, exact_cdf(edges, b, z), 1.0])
+    return edges, np.diff(np.r_[0.0, exact_cdf(edges, b, z), 1.0])
+
+
+def p_of_quantiles(omega, b, z):
+    """p value of the counts of draws in cells."""
+    edges, p = cells_of(b, z)
     return g_test(np.bincount(np.searchsorted(edges, omega), minlength=len(p)), p)
 
 
