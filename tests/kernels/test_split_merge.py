@@ -192,7 +192,7 @@ def test_matrices(build):
 @pytest.mark.parametrize("build", MODELS)
 def test_compiled_moves(build):
     e = enumerated(build)
-    check_runs(run_steps(e, kernel_of(e.target), None, runs=60_000), matrix_of(build)[0])
+    check_runs(run_steps(e, kernel_of(e.target), None, runs=60_000, level=1), matrix_of(build)[0])
 
 
 @pytest.mark.slow
@@ -203,7 +203,7 @@ def test_sweeps_of_block_gibbs():
     forward = functools.reduce(np.matmul, [*sites, P])
     both = (forward + functools.reduce(np.matmul, [P, *sites[::-1]])) / 2
     check_sweep(e.pi, both, forward)
-    check_runs(run_steps(e, *block_gibbs(), runs=20_000), both)
+    check_runs(run_steps(e, *block_gibbs(), runs=20_000, level=1), both)
 
 
 @pytest.mark.slow
@@ -213,4 +213,4 @@ def test_labels_with_a_window(monkeypatch):
         ranges, options = integrated()
     e = enumerate_target(pmd.target_from_model(model, ["z"], window=1, **options), ranges)
     assert not e.target.space.variables[0].finite
-    check_runs(run_steps(e, kernel_of(e.target), None, runs=60_000), matrix_of(integrated)[0])
+    check_runs(run_steps(e, kernel_of(e.target), None, runs=60_000, level=1), matrix_of(integrated)[0])

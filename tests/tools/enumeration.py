@@ -108,11 +108,15 @@ def check_sweep(pi, P, forward) -> None:
         assert (np.abs(np.linalg.eigvals(matrix)) > 1 - 1e-9).sum() == 1
 
 
-def run_steps(e: Enumerated, kernel, params, runs: int = 50_000, seed: int = 0):
-    """(S, n) numbers of the states in which the compiled, vmapped step ends from every state."""
+def run_steps(e: Enumerated, kernel, params, runs: int = 50_000, seed: int = 0, level: int = 0):
+    """(S, n) numbers of the states in which the compiled, vmapped step ends from every state.
+
+    XLA optimises the program up to `level`: at 1 a long step compiles half as long again, and takes half the
+    time.
+    """
     each = runs // len(e.states)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": level})
     def many(keys, xs, target):
         def several(keys, x):
             state = kernel.init(x, target)
