@@ -434,7 +434,7 @@ def test_jointly_with_unknown_data(kind, integrate, draws):
     expected = moments(drawn_in_sequence(kind, 20_000))
     with of_unknown_data(kind) as model:
         names = [rv.name for rv in model.free_RVs]
-        alone = dict(zip(names, pm.draw(list(model.free_RVs), 1000, random_seed=2, **FAST), strict=True))
+        alone = dict(zip(names, pm.draw(list(model.free_RVs), 5000, random_seed=2, **FAST), strict=True))
         precision = "float32" if kind == "pitman-yor" else "float64"
         step = pmd.BlockGibbs(["z", "y"], integrate=["share"] if integrate else None)
         idata = pmd.sample(draws, tune=300, random_seed=1, dtype=precision, step=step, **QUIET)
