@@ -429,7 +429,7 @@ def of_unknown_data(kind):
 def test_jointly_with_unknown_data(kind, integrate, draws):
     """Geweke's joint test (2004): where the data are drawn in turn with all else, draws have the prior.
 
-    So have draws of the model, one by one, of which fewer are enough.
+    So have draws of the model, one by one: 5000 show it where clusters are opened 7 % too seldom.
     """
     expected = moments(drawn_in_sequence(kind, 20_000))
     with of_unknown_data(kind) as model:

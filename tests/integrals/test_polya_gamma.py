@@ -118,7 +118,7 @@ def check_moments(omega, b, z):
 
 @functools.cache
 def cells_of(b, z, cells=30):
-    """The edges of cells of about equal probability, and of a smaller one at each end; all probabilities."""
+    """The edges of cells of about equal probability, with a smaller one at each end; their probabilities."""
     omegas = grid(b, z)
     probabilities = np.r_[0.002, np.arange(1, cells) / cells, 0.998]
     edges = np.interp(probabilities, exact_cdf(omegas, b, z), omegas)
