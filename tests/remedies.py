@@ -1190,6 +1190,7 @@ NOT_RUN = {
         "Or pass dtype='float64' to pmd.sample",
         "Floats of {} bits are too short",
         'dtype="float64" sums them out',
+        'dtype="float64" allows it',
     ),
     "it asks for more draws, chains, temperatures or training, or for another start of these": (
         "Raise temperatures=",

@@ -25,6 +25,7 @@ from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.logp import logp_graph
 from pymc_discrete.model.of_labels import selected_by
 from pymc_discrete.model.structure_of_model import key_of_model
+from pymc_discrete.model.unread import unread, without_unread
 from pymc_discrete.runtime.model_settings import model_settings, width_of_models
 from pymc_discrete.runtime.names import merged_texts, shown
 from pymc_discrete.runtime.reuse import MODELS, Kept
@@ -48,6 +49,9 @@ MOST_WITHOUT_GATE = 20
 # each of its values: the largest number of such sites, and of operations for all of their values together.
 MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
 
+# why nothing is integrated out in single precision
+IN_32_BITS = 'in 32 bits the differences of large quadratic forms are lost. dtype="float64" allows it'
+
 _kept: Kept[list[str]] = Kept(MODELS)
 
 
@@ -64,9 +68,14 @@ def chosen_coefficients(
     described, names, moved : as in `coefficients_to_integrate`
     sampled_by : what the user can write to have them sampled, for the log
     """
+    reasons = dict[str, str]()
     try:
-        found = coefficients_to_integrate(described, names, moved) if width_of_models() else []
-        if found:
+        found = coefficients_to_integrate(described, names, moved)
+        if not found:
+            reasons = why_of_coefficients(described, names, moved)
+        elif not width_of_models():
+            found, reasons = [], dict.fromkeys(found, IN_32_BITS)
+        else:
             density = target_of(described, list(names), integrate=found, with_numbers=True).density
             if not density.exact:
                 return []
@@ -77,7 +86,8 @@ def chosen_coefficients(
         given = augmented(described.model, found)
         of = f", given {given.described()}" if given else ""
         _log.info(f"Integrated out while {move}{of}: {shown(found)}. {sampled_by} leaves them to NUTS.")
-    for left, why in merged_texts(why_of_clusters(described, names, set(moved) - set(found))):
+    reasons |= why_of_clusters(described, names, set(moved) - {*found, *reasons})
+    for left, why in merged_texts(reasons):
         _log.info(f"Not integrated out while {move}: {shown(left)}, since {why}.")
     return found
 
@@ -101,6 +111,33 @@ def why_of_clusters(
             why = found[name]
             reasons[str(rv.name)] = why if isinstance(why, str) else "a distribution reads several unknowns"
     return reasons
+
+
+def why_of_coefficients(
+    described: DescribedModel, names: Sequence[str], moved: Sequence[str]
+) -> dict[str, str]:
+    """{coefficient: why it is not integrated out}, where all that hinders it is answers that are missing.
+
+    These are discrete variables that read the coefficients, and that nothing reads. The parameters are as in
+    `coefficients_to_integrate`.
+    """
+    missing = unread(described.model, names)
+    rest = [name for name in names if name not in missing]
+    if not missing or not rest:
+        return {}
+    point = {name: value for name, value in described.point.items() if name not in missing}
+    try:
+        found = coefficients_to_integrate(
+            DescribedModel(without_unread(described.model, missing), point), rest, moved
+        )
+    except (NotImplementedError, ValueError):
+        return {}
+    it, depends = ("it", "depends") if len(missing) == 1 else ("them", "depend")
+    why = (
+        f"{shown(missing)}, which nothing reads, {depends} on what would be integrated out. Leave {it} out "
+        f"of the data, and draw {it} with pm.sample_posterior_predictive"
+    )
+    return dict.fromkeys(found, why)
 
 
 def say_not_integrated(

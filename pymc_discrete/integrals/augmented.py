@@ -21,6 +21,7 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.integrals.logistic import LOGISTIC
 from pymc_discrete.integrals.probit import ORDERED_PROBIT, PROBIT
 from pymc_discrete.model.structure_of_model import MadeModel
+from pymc_discrete.model.unread import is_read
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import directly_read
 from pymc_discrete.structure.logp_graph import AUXILIARY
@@ -220,13 +221,6 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
 def without_views(node: Any, inputs: list[Variable]) -> list[Variable] | None:
     """The input of a view, as which PyMC has a Deterministic in its graph; None for any other node."""
     return inputs[:1] if isinstance(node.op, ViewOp) else None
-
-
-def is_read(rv: Variable, model: pm.Model) -> bool:
-    """Whether the rest of a model reads an observed variable."""
-    random = list(model.basic_RVs)
-    others = [v for other in random if other is not rv for v in other.owner.inputs]
-    return rv in directly_read([*others, *model.potentials], random)
 
 
 # ---------------------------------------------------------------- the model without these likelihoods

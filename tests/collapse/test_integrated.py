@@ -7,6 +7,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse import integrated as choice
+from pymc_discrete.engine.precision import precision
 from pymc_discrete.sampling.division import steps_of
 
 pytestmark = pytest.mark.shares_programs
@@ -127,6 +128,44 @@ def test_why_parameters_of_clusters_are_not_integrated_out(likelihood, said, cap
     steps_of(model, None, model.initial_point(), "auto")
     found = [m for m in caplog.messages if m.startswith("Not integrated out while 'z' moves")]
     assert found == ([] if said is None else [f"Not integrated out while 'z' moves: {said}"])
+
+
+def said_of_indicators_of_answers(observed, caplog):
+    """What the log says of the coefficients of a logistic regression, and what is integrated out."""
+    caplog.set_level("INFO", "pymc.discrete")
+    with pm.Model() as model:
+        g, b = pm.Bernoulli("g", 0.5, shape=3), pm.Normal("b", 0, 2, shape=3)
+        pm.Bernoulli("y", logit_p=X[:, :3] @ (g * b), observed=observed)
+    steps, _ = steps_of(model, None, model.initial_point(), "auto")
+    said = [m for m in caplog.messages if "ntegrated out while" in m]
+    return said, [name for s in steps for name in s.integrated]
+
+
+@pytest.mark.filterwarnings("ignore:Data in y contains missing values")
+def test_answers_that_are_missing_hinder_and_the_log_says_so(caplog):
+    missing = np.ma.masked_array(np.arange(12) % 2, mask=np.arange(12) < 2)
+    said, integrated = said_of_indicators_of_answers(missing, caplog)
+    assert said == [
+        "Not integrated out while 'g', 'y_unobserved' move: 'b', since 'y_unobserved', which nothing reads, "
+        "depends on what would be integrated out. Leave it out of the data, and draw it with "
+        "pm.sample_posterior_predictive."
+    ]
+    assert not integrated
+    # what has no distribution of what is missing in it
+    caplog.clear()
+    said, integrated = said_of_indicators_of_answers(np.arange(12) % 2, caplog)
+    assert len(said) == 1
+    assert integrated == ["b"]
+
+
+def test_nothing_is_integrated_out_in_32_bits_and_the_log_says_so(caplog):
+    with precision("float32"):
+        said, integrated = said_of_indicators_of_answers(np.arange(12) % 2, caplog)
+    assert said == [
+        "Not integrated out while 'g' moves: 'b', since in 32 bits the differences of large quadratic forms "
+        'are lost. dtype="float64" allows it.'
+    ]
+    assert not integrated
 
 
 def test_not_where_a_step_is_named_or_the_coefficients_have_one(monkeypatch):
