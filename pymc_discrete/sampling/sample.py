@@ -18,19 +18,16 @@ from xarray import DataTree
 from pymc_discrete.diagnostics.convergence import check_convergence, import_meanwhile
 from pymc_discrete.diagnostics.draws import COUNTED_ATTRIBUTE, DISCRETE_ATTRIBUTE, PARTITIONS_ATTRIBUTE
 from pymc_discrete.diagnostics.known.leaving import Leaving
-from pymc_discrete.engine.assembly import blocks_of
 from pymc_discrete.engine.block import Block, GradientNotFinite
-from pymc_discrete.engine.counts import CountsOfValues
-from pymc_discrete.engine.ladder import Ladder, report_of
+from pymc_discrete.engine.ladder import report_of
 from pymc_discrete.engine.nuts_options import nuts_options
 from pymc_discrete.engine.precision import check_precision, check_starts_in_32_bits, precision
 from pymc_discrete.engine.program import Program, recorded
 from pymc_discrete.engine.run import POSTERIOR, WARMUP, ChainsRun, chunk_size
 from pymc_discrete.engine.shares import RunningChains
-from pymc_discrete.engine.starts import by_name, check_initvals, check_supports, starts, without_starts_of
+from pymc_discrete.engine.starts import by_name, check_initvals, check_supports
 from pymc_discrete.engine.storage import Checkpoint, Memory
 from pymc_discrete.model.blocks import model_of
-from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.support import partitions_of
 from pymc_discrete.model.without_jax import all_in_jax
 from pymc_discrete.runtime.checks import check_entries
@@ -39,7 +36,6 @@ from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.progress import Progress
 from pymc_discrete.runtime.seeds import seed_of
 from pymc_discrete.runtime.waiting import watched
-from pymc_discrete.sampling.division import steps_of, steps_on, summed_on_path
 from pymc_discrete.sampling.fingerprint import checksum, fingerprint, starts_fingerprint
 from pymc_discrete.sampling.lock import folder_held
 from pymc_discrete.sampling.options import (
@@ -48,14 +44,12 @@ from pymc_discrete.sampling.options import (
     check_names,
     check_superchains,
     check_tempered,
-    collapse_by_names,
     refuse,
 )
-from pymc_discrete.sampling.results import KNOWN, OF_DRAWS, data_tree, log_likelihood_of
+from pymc_discrete.sampling.planned import PlannedRun
+from pymc_discrete.sampling.results import KNOWN, data_tree
 from pymc_discrete.steps.base import JaxStep
 from pymc_discrete.tempering.options import replicas_of
-from pymc_discrete.tempering.path import path
-from pymc_discrete.tempering.tempered import BETA, check_proper
 from pymc_discrete.version import __version__
 
 _log = logging.getLogger("pymc.discrete")
@@ -220,6 +214,7 @@ def sample(
     if replicas is not None:
         check_tempered(dtype, nuts)
     check_entries("idata_kwargs", idata_kwargs, KNOWN)
+    of_idata = idata_kwargs or {}
     check_precision(dtype)
     model = model_of(model)
     collapse = check_collapse(collapse, dtype, model)
@@ -234,24 +229,11 @@ def sample(
         precision(dtype),
         all_in_jax(),
     ):
-        moved, still = model, []  # the model that is sampled, and its variables that no step moves
-        drawn = None  # by what sums the variables that it no longer has are drawn
-        if replicas is not None:
-            check_proper(model)
-            moved, drawn = path(model, summed_on_path(model, step, collapse))
-            step, still = steps_on(moved, model, step), [BETA]
-            collapse = False if drawn else collapse_by_names(collapse)
-        point = point_of(moved) if drawn is None else point_of(model) | point_of(moved)
-        steps, collapsed = steps_of(moved, step, point, collapse, still)
-        summed = [name for sums in (collapsed, drawn) if sums for name in sums.density.names]
-        likelihood = log_likelihood_of(model, idata_kwargs or {}, summed, var_names)
-        blocks, packing = blocks_of(moved, steps, point, tune, target_accept, nuts, collapsed, still, drawn)
-        ladder = None if replicas is None else Ladder(moved, packing, replicas, tune)
-        check_supports(blocks, point, initvals)
-        outputs, counted = recorded(model, var_names), CountsOfValues()
-        if var_names is None and not any((idata_kwargs or {}).get(group) for group in OF_DRAWS):
-            counted = CountsOfValues.of(blocks, packing, tune, names_of(model))
-            outputs = [v for v in outputs if v.name not in counted.names]
+        planned = PlannedRun.of(
+            model, step, collapse, replicas, tune, target_accept, nuts, var_names, of_idata
+        )
+        blocks, outputs, counted = planned.blocks, planned.outputs, planned.counted
+        check_supports(blocks, planned.point, initvals)
         settings = {
             "draws": draws,
             "tune": tune,
@@ -276,24 +258,21 @@ def sample(
         used, threads = spread_over(devices, chains)
         shown = bool(progressbar) and jax.process_index() == 0
         with Progress(tune + draws, chains, shown) as bar:
-            program = Program(model, blocks, packing, outputs, used, counted, ladder)
+            program = Program(model, blocks, planned.packing, outputs, used, counted, planned.ladder)
             if not program.begun("run"):
                 # The program is compiled in a background thread from now on, while the starts are checked
                 # below. To close these chains does not stop it.
                 with closing(
-                    RunningChains(program, program.start([point] * chains), seed, threads)
+                    RunningChains(program, program.start([planned.point] * chains), seed, threads)
                 ) as anywhere:
                     anywhere.begin(chunk_size(anywhere, chunk))
             for with_gradient in (False, True):
                 if store.begun:
-                    states = store.load_state(like=program.start([point] * chains))
+                    states = store.load_state(like=program.start([planned.point] * chains))
                     _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
                 else:
                     of_starts = np.random.SeedSequence(seed)
-                    given = initvals if drawn is None else without_starts_of(initvals, drawn.density.names)
-                    points = starts(
-                        moved, blocks, packing, given, points_wanted, of_starts, with_gradient, still
-                    )
+                    points = planned.starts(initvals, points_wanted, of_starts, with_gradient)
                     points = [point for point in points for _ in range(chains // points_wanted)]
                     if dtype == "float32":
                         check_starts_in_32_bits(model, points)
@@ -336,12 +315,13 @@ def sample(
     warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
     kept, stats = store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats")
     kept = in_order_of([*(v.name for v in outputs), *(v.totals for v in counted.variables)], kept)
-    tree = data_tree(
-        model, kept, stats, warmup, attributes, idata_kwargs or {}, run.groups, likelihood, counted.axes()
-    )
+    groups, axes = run.groups, counted.axes()
+    tree = data_tree(model, kept, stats, warmup, attributes, of_idata, groups, planned.likelihood, axes)
     if compute_convergence_checks:
         with watched("Looking at the draws"):
-            check_convergence(tree, model, partial(leaving_at_the_end, run, dtype), finished, used_by(steps))
+            check_convergence(
+                tree, model, partial(leaving_at_the_end, run, dtype), finished, used_by(planned.steps)
+            )
         for text in conclusions:
             _log.warning(text)
     return tree
@@ -359,12 +339,6 @@ def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]
     partitions = [name for name in drawn if name in partitions_of(model)]
     recorded = {DISCRETE_ATTRIBUTE: drawn, PARTITIONS_ATTRIBUTE: partitions}
     return {attribute: json.dumps(names) for attribute, names in recorded.items() if names}
-
-
-def names_of(model: pm.Model) -> set[str]:
-    """All names that a result of the model may have: of variables, of their dims, of coordinates."""
-    dims = {str(d) for axes in model.named_vars_to_dims.values() for d in axes}
-    return {*map(str, model.named_vars), *dims, *map(str, model.coords)}
 
 
 def in_order_of(names: Sequence[str], draws: Mapping[str, Any]) -> dict[str, Any]:
