@@ -110,7 +110,9 @@ class SummedOut(Op):
     def pullback(self, inputs, outputs, cotangents):
         _, *slopes = outputs
         if not all(isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError("A sum over discrete variables has a gradient, and no Hessian.")
+            raise NotImplementedError(
+                "A sum over discrete variables has no Hessian. Take differences of its gradient."
+            )
         found = [DisconnectedType()() for _ in inputs]
         for n, slope in zip(self._moving(inputs), slopes, strict=True):
             found[n] = cotangents[0] * slope

@@ -231,7 +231,9 @@ class ColumnsIntegral(Op):
 
     def pullback(self, inputs, outputs, cotangents):
         if not all(isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError("An integral over coefficients has a gradient, and no Hessian.")
+            raise NotImplementedError(
+                "An integral over coefficients has no Hessian. Take differences of its gradient."
+            )
         _, eta, variance, beta, square, a, aa, eta_a = outputs
         slopes = [-0.5 * (variance + eta**2), eta, -eta_a, -0.5 * aa, a, -0.5 * square, beta]
         return [DisconnectedType()(), DisconnectedType()(), *(cotangents[0] * slope for slope in slopes)]

@@ -59,7 +59,7 @@ class GaussianIntegral(Op):
 
     def pullback(self, inputs, outputs, cotangents):
         if not all(isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError("A Gaussian integral has a gradient, and no Hessian.")
+            raise NotImplementedError("A Gaussian integral has no Hessian. Take differences of its gradient.")
         _, mean, covariance = outputs
         slope = -0.5 * (covariance + mean[:, None] * mean[None, :])
         return [cotangents[0] * slope, cotangents[0] * mean, DisconnectedType()()]

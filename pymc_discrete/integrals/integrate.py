@@ -168,9 +168,9 @@ def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Va
             op = degree.cause(term) or "a product of them"
             raise ValueError(
                 f"{shown_names} cannot be integrated out: given all else, the log density must be a "
-                "quadratic form in them, as it is with Normal priors and a Normal or logistic likelihood of "
-                f"a linear predictor, and {name!r} is none ({op}). Leave out of integrate= what enters "
-                f"{name!r}; NUTS moves it then."
+                f"quadratic form in them, and {name!r} is none ({op}). It is one with Normal priors and a "
+                "Normal, logistic or probit likelihood of a linear predictor, if no discrete unknown enters "
+                f"its trials or size. Leave out of integrate= what enters {name!r}; NUTS moves it then."
             )
 
 
