@@ -171,7 +171,11 @@ def test_a_variable_whose_totals_would_have_a_name_of_the_model_is_kept(few):
 @pytest.mark.slow
 def test_arrays_that_are_arguments_of_a_program_change_no_draw(monkeypatch):
     """Programs with many indices and data take them as arguments in place of holding them."""
-    built, run = lattice(), {**RUN, "dtype": "float32"}
+    with pm.Model() as built:
+        x = pm.Bernoulli("x", 0.5, shape=(5, 6))
+        pm.Potential("pairs", 0.3 * (x[1:] * x[:-1]).sum())
+        pm.Normal("y", x, 1.0, observed=np.random.default_rng(1).normal(size=(5, 6)))
+    run = {**RUN, "dtype": "float32"}
     held = pmd.sample(model=built, **run)
     reuse.forget()
     given = []

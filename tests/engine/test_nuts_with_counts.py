@@ -23,7 +23,7 @@ NUTS = {"max_treedepth": 4, "dense": True, "pooled": False}
 
 
 def population():
-    """Of which some survive; nothing of it is data. Counts of a vector and of scalars, which are moved as one."""
+    """Of which some survive, as a vector and as scalars; nothing of it is data."""
     with pm.Model() as model:
         p = pm.Beta("p", 4, 4)
         lam = pm.Gamma("lam", 4, 2)
@@ -234,7 +234,7 @@ def test_counts_of_which_rounding_changes_much_stay():
         block, _ = block_of(model)
     squares, variances = np.full(block.smooth.size, 6.0), np.full(block.smooth.size, 4.0)
     counts = block.smooth.slices
-    first = counts["N/alive"].start
+    first = counts["N/alive_0/alive_1"].start
     squares[first] = 13.0  # changes by more than 1; the others by .5
     variances[first + 1] = 0.5
     means = np.full(block.smooth.size, 4.0)

@@ -20,11 +20,11 @@ from tests.models import SMALL, binary, bounded, categorical, mixed
 from tests.tools.enumeration import check_kernel, small
 from tests.tools.methods import others
 
-# sites that are drawn all at once, and pairs of sites with clusters, are those of other models
+# Sites that are drawn all at once, and pairs of sites with clusters, are those of other models. The sweeps of
+# forests are made as those of "block gibbs" are.
 KERNELS = {
     "langevin": (mixed, discrete_langevin("dlp", 0.5)),
     "block gibbs": (mixed, block_gibbs()),
-    "tree gibbs": (mixed, tree_gibbs()),
     "tree gibbs, all at once": (bounded, tree_gibbs(sums_at_once)),
     "swendsen-wang": (categorical, swendsen_wang()),
 }
