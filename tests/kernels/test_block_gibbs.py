@@ -132,6 +132,7 @@ COMPILED = [
     (far, "as it is"),
     (quadratic, "as it is"),
     (uneven, "loop of colours"),
+    (bounded, "loop of colours"),
     (bounded, "scan"),
     (windowed, "scan"),
 ]

@@ -261,7 +261,8 @@ def test_sweep_is_reversible_and_irreducible(build, form):
 # what is compiled differently, once: one set and several, an even and an odd number of counts, bounds of
 # their own, at once and in turn, all values of a pair and some; units and pairs drawn together are below
 COMPILED = [
-    *((build, "as it is") for build in (four_cells, stretches)),
+    *((build, "as it is") for build in (four_cells, bounded, stretches)),
+    (vectors, "scan"),
     (units_and_more, "scan"),
     (beside_free_sites, "function"),
 ]
