@@ -404,10 +404,8 @@ def equations(jaxpr):
                 yield from equations(inner)
 
 
-@pytest.mark.parametrize("build", [network, covariance])
-@pytest.mark.by_default("covariance")
-def test_exact_never_takes_the_gradient(build):
-    target, *_ = compare(model_of(build), how="exact")
+def test_exact_never_takes_the_gradient():
+    target, *_ = compare(model_of(covariance), how="exact")
     assert target.exact
     assert {row["way"] for row in target.describe().values()} <= {"incremental", "brute force"}
 

@@ -163,7 +163,7 @@ def test_no_stale_cache(build, proposal):
 
 
 @pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
-@pytest.mark.parametrize("cliff", [60.0, 800.0, 5000.0])
+@pytest.mark.parametrize("cliff", [800.0, 5000.0])
 @pytest.mark.by_default("800.0-dlp", "800.0-dlmc")
 def test_a_bad_start_is_left(proposal, cliff):
     """However deep the fall, the way back has a probability, which is not lost to underflow."""
@@ -179,8 +179,7 @@ def test_a_bad_start_is_left(proposal, cliff):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("proposal", ["dlp", "dlmc"])
-@pytest.mark.parametrize("build", [mixed, bounded])
+@pytest.mark.parametrize(("build", "proposal"), [(mixed, "dlp"), (bounded, "dlmc")])
 def test_what_is_known_of_a_state_belongs_to_its_step_size(build, proposal):
     e = small(build, "exact")
     kernel, params = discrete_langevin(proposal, 0.5)

@@ -349,7 +349,6 @@ def target_of(build, how="auto"):
 # what the kernel does with updates; that they are right is tested below for all of them
 CACHES = [
     (potts, "auto", 1),
-    (n_mixture, "auto", 1),
     (imputed, "auto", 1),
     (mixed_local, "auto", 2),
     (dense, "auto", 1),

@@ -9,7 +9,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete import learning
-from pymc_discrete.kernels import block_gibbs, gibbs_with_gradients, loop
+from pymc_discrete.kernels import gibbs_with_gradients, loop
 from pymc_discrete.variational import TiltedNormal
 from tests.tools.keys import collected
 from tests.tools.methods import others
@@ -46,20 +46,10 @@ def dense():
     pm.Potential("e", pt.softplus(pt.dot(np.ones((3, 6)), pt.concatenate([x, k]))).sum())
 
 
-def cycle():
-    z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=5)
-    pm.Potential("e", 0.5 * pt.eq(z, pt.roll(z, 1)).sum())
-
-
 def differing():
     """Pairs that prefer different values, which get no bonds."""
     z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=5)
     pm.Potential("e", -0.5 * pt.eq(z, pt.roll(z, 1)).sum())
-
-
-def chain():
-    z = pm.Categorical("z", p=[0.2, 0.5, 0.3], shape=5)
-    pm.Potential("e", 0.5 * pt.eq(z[1:], z[:-1]).sum())
 
 
 def spins():
@@ -73,38 +63,31 @@ def continuous():
 
 
 KERNELS = {
-    "gwg several": (few, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
     "pafs": (few, pmd.PathAuxiliary, {}),
-    "pafs of flips": (spins, pmd.PathAuxiliary, {"path_length": (1, 4)}),
-    "pas, no backtrack": (
-        few,
-        pmd.PathAuxiliary,
-        {"recompute": True, "backtrack": False, "path_length": 3},
-    ),
-    "dmala": (few, pmd.DiscreteLangevin, {}),
-    "dlmc": (few, pmd.DiscreteLangevin, {"proposal": "dlmc"}),
+    "pafs, no backtrack": (few, pmd.PathAuxiliary, {"backtrack": False}),
     "block gibbs": (sites, pmd.BlockGibbs, {}),
     "a scan": (dense, pmd.BlockGibbs, {}),
-    "tree gibbs": (chain, pmd.TreeGibbs, {}),
     "tree gibbs beside others": (sites, pmd.TreeGibbs, {}),
-    "swendsen-wang": (cycle, pmd.SwendsenWang, {}),
     "swendsen-wang, clusters in turn": (differing, pmd.SwendsenWang, {}),
     "pmp": (spins, pmd.PerturbAndMaxProduct, {"n_sweeps": 3}),
 }
 STEPS = {
-    "gwg": (few, pmd.GibbsWithGradients, {}),
+    "gwg": (few, pmd.GibbsWithGradients, {"n_flips": "adapt"}),
     "slice": (continuous, pmd.ReparameterizedSlice, {"sweeps": 2}),
 }
+OF_A_RUN = (pmd.DiscreteLangevin,)  # in `test_sample`
 OTHERS = {
     name: (few, step, {})
-    for name, step in others(*(kind for _, kind, _ in [*KERNELS.values(), *STEPS.values()])).items()
+    for name, step in others(
+        *OF_A_RUN, *(kind for _, kind, _ in [*KERNELS.values(), *STEPS.values()])
+    ).items()
 }
 KERNELS |= OTHERS
 
 
 @pytest.mark.filterwarnings("ignore:PerturbAndMaxProduct is approximate")
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.by_default("tree gibbs", "swendsen-wang", *OTHERS)
+@pytest.mark.by_default("swendsen-wang, clusters in turn", *OTHERS)
 def test_kernels(name):
     """Draws of a few transitions each, of which the kernel makes the keys."""
     build, kind, options = KERNELS[name]
@@ -183,17 +166,11 @@ def test_sample(monkeypatch):
     keys.check(least=3 * 23 * 4)
 
 
-# each sampler with a model, with hidden variables (RBM, some of the data at a time) and without
-RBM = (learning.RBM(3, 2), {"v": np.eye(3, dtype=int)}, 2)
-ISING = (learning.Ising(3), {"x": np.eye(3, dtype=int)}, None)
 SAMPLERS = {
-    "pmp": (learning.PMP(2), 3, ISING),
-    "persistent pmp": (learning.PersistentPMP(2), 3, RBM),
-    "chains": (learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=2), 2, RBM),
+    "persistent pmp": (learning.PersistentPMP(2), 3),
     "fresh chains": (
-        learning.ContrastiveDivergence(*block_gibbs(), transitions=2, start="uniform"),
+        learning.ContrastiveDivergence(*gibbs_with_gradients(), transitions=2, start="uniform"),
         2,
-        ISING,
     ),
 }
 
@@ -201,9 +178,11 @@ SAMPLERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_learning(name):
-    sampler, chains, (model, data, batch) = SAMPLERS[name]
+    """With hidden variables, and some of the data at a time."""
+    sampler, chains = SAMPLERS[name]
+    data = {"v": np.eye(3, dtype=int)}
     with collected() as keys:
-        learning.fit(model, data, sampler=sampler, iterations=3, chains=chains, batch=batch, seed=4)
+        learning.fit(learning.RBM(3, 2), data, sampler=sampler, iterations=3, chains=chains, batch=2, seed=4)
     keys.check(least=3 * chains)
 
 

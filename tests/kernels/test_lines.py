@@ -324,7 +324,6 @@ RUN = [
     (sets_at_once, "as it is"),
     (two_sets, "scan"),  # its sets interact: an order that the way back does not reverse is seen
     (stretches, "as it is"),
-    (cohorts_at_once, "as it is"),
     (cohort_of_two, "scan"),
     (large_cohort, "as it is"),
 ]

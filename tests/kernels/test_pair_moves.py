@@ -120,7 +120,7 @@ MODELS = (*SUMS, weighted_of_three, joined, beside_counts)
 
 
 @functools.cache
-def small(build, form="as it is"):
+def small(build):
     with pm.Model() as model:
         ranges, options = build()
     names = [v.name for v in model.discrete_value_vars]
@@ -129,8 +129,6 @@ def small(build, form="as it is"):
             patch.setattr(Dependence, "largest", 0)
         target = pmd.target_from_model(model, names, differences="exact", **options)
     assert (build is dense) == any(part.mixing for part in target.density.parts if len(part.sites))
-    if form == "function":
-        target = pmd.target_from_logdensity(target.logdensity, target.space)
     return enumerate_target(target, ranges)
 
 
@@ -262,7 +260,7 @@ def test_compiled_steps_of_gibbs_with_gradients(build, n_flips, balancing):
 # ---------------------------------------------------------------- path auxiliary samplers
 # each way of making paths with swaps, with several sets or bounds, and with all kinds of moves
 WAYS = [
-    *(("PAFS", True, build) for build in (bounded, joined, beside_free_sites, beside_counts)),
+    *(("PAFS", True, build) for build in (bounded, joined, beside_counts)),
     *(("PAFS", False, build) for build in (vectors, joined, beside_counts)),
     *(("PAS", True, build) for build in (three_cells, only_by_two, joined)),
     *(("PAS", False, build) for build in (bounded, four_cells, beside_counts)),
@@ -299,21 +297,21 @@ def truncated(e, lengths, backtrack):
 
 # PAFS has programs of its own for pairs, with moves of all kinds; PAS makes a path of them as of single sites
 PATHS = [
-    (vectors, "function", "PAS", False, 1.5, "barker"),
-    (vectors, "as it is", "PAFS", False, 1.5, "max"),
-    (beside_counts, "as it is", "PAFS", True, 1.5, "min"),
+    (vectors, "PAS", False, 1.5, "barker"),
+    (vectors, "PAFS", False, 1.5, "max"),
+    (beside_counts, "PAFS", True, 1.5, "min"),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("build", "form", "way", "backtrack", "length", "balancing"),
+    ("build", "way", "backtrack", "length", "balancing"),
     PATHS,
-    ids=["-".join([c[0].__name__, c[2], *(str(v) for v in c[3:])]) for c in PATHS],
+    ids=["-".join([c[0].__name__, *(str(v) for v in c[1:])]) for c in PATHS],
 )
-def test_compiled_paths(build, form, way, backtrack, length, balancing):
-    e = small(build, form)
-    case = PATHS.index((build, form, way, backtrack, length, balancing))
+def test_compiled_paths(build, way, backtrack, length, balancing):
+    e = small(build)
+    case = PATHS.index((build, way, backtrack, length, balancing))
     ends = run_steps(e, *path_auxiliary(length, way == "PAS", backtrack, balancing), seed=case)
     lengths = truncated(e, count_probabilities(length), backtrack)
     P, proposed = matrix_of_pairs(e, lengths, way, balancing, backtrack)

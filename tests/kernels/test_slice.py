@@ -1,5 +1,7 @@
 """The slice sampler: exact draws stay exact draws, what tuning learns, and ranks of prior draws."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,10 @@ from pymc_discrete.kernels import slice as slices
 
 SIGNIFICANCE = 1e-3  # of all tests of a function together
 N = 10_000
+
+# A program that runs longer than it takes to compile.
+optimised = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
+
 
 # ---------------------------------------------------------------- invariance
 CORRELATED = 0.9 * np.ones((5, 5)) + 0.1 * np.eye(5)
@@ -62,7 +68,7 @@ SCALE = {"small": 1e-8, "stairs": 0.3}
 def sweeper(logdensity):
     """(x (n, d), widths, seed, sweeps) -> (n, d), and the log densities there (n,)."""
 
-    @jax.jit
+    @optimised
     def compiled(key, x, widths, sweeps):
         def run(key, x):
             y = slices.slice_draw(key, x, logdensity, widths, False, False, sweeps)[0]
@@ -102,15 +108,10 @@ def test_one_sweep_leaves_exact_draws_exact(name):
         # and the pair is as likely there and back: orders in which the larger comes first
         p.append(stats.binomtest(int((y[:, 0] > x[:, 0]).sum()), N).pvalue)
     assert min(p) > SIGNIFICANCE / len(p) / len(DENSITIES), f"{min(p):.2g} of {len(p)}"
-
-
-@pytest.mark.slow
-def test_modes_far_apart_are_both_reached():
-    """From one mode, with a width that spans both."""
-    logdensity, exact = DENSITIES["bimodal"]
-    widths = slices.initial_widths(1)._replace(axes=np.array([60.0]))
-    x, _ = sweeper(logdensity)(np.zeros((N, 1)), widths, 0, 30)
-    assert stats.ks_2samp(x[:, 0], exact(np.random.default_rng(9))[:, 0]).pvalue > SIGNIFICANCE
+    if name == "bimodal":  # and from one mode both are reached, with a width that spans them
+        widths = slices.initial_widths(1)._replace(axes=np.array([60.0]))
+        x, _ = sweep(np.zeros((N, 1)), widths, 0, 30)
+        assert stats.ks_2samp(x[:, 0], exact(np.random.default_rng(9))[:, 0]).pvalue > SIGNIFICANCE
 
 
 def test_an_impossible_height_lets_nothing_in():
@@ -212,7 +213,7 @@ def test_simulation_based_calibration():
     keys = jax.random.split(jax.random.key(1), replicates)
     truth = np.concatenate([drawn["mu"][:, None], np.log(drawn["tau"])[:, None], drawn["theta"]], axis=1)
     start = np.random.default_rng(2).normal(size=truth.shape)
-    draws = np.asarray(jax.jit(lambda *a: jax.lax.map(lambda one: chain(*one), a))(keys, drawn["y"], start))
+    draws = np.asarray(optimised(lambda *a: jax.lax.map(lambda one: chain(*one), a))(keys, drawn["y"], start))
     ranks = (draws < truth[:, None]).sum(axis=1)  # 0..63
     p = []
     for k in range(truth.shape[1]):

@@ -16,6 +16,7 @@ from pymc_discrete.differences.parts import in_place
 from pymc_discrete.runtime.names import made_name
 from pymc_discrete.space.linear_constraint import LinearConstraint, range_along
 from pymc_discrete.starts.start import dispersed, solved
+from tests.space.test_fixed_sums import differences_of
 from tests.tools.oracle import oracle
 
 
@@ -107,12 +108,6 @@ def built(build):
         return model, pmd.BlockGibbs(differences="exact").target
 
 
-differences = jax.jit(
-    lambda target, n, sites, values, x: target.joint_differences(n, sites, values, x, target.carried(x)),
-    static_argnums=1,
-)
-
-
 def check(build):
     """Along short vectors, and along combinations of a basis with all sites."""
     model, target = built(build)
@@ -129,14 +124,14 @@ def check(build):
         *((short.sites[r, k], short.steps[r, k]) for r in range(len(moving)) for k in range(short.number[r])),
         *((whole.sites[r, 0], mixed[r]) for r in range(len(moving))),
     ]
-    t, live = np.array([-3, -2, -1, 0, 1, 2, 5]), 0
+    differences, live, t = differences_of(n), 0, np.array([-3, -2, -1, 0, 1, 2, 5])
     for _ in range(4):
         x = dispersed(solved(target.space, x), at, rng)
         base = logp(at.point(x))
         assert np.isfinite(base)
         for sites, steps in (directions[i] for i in rng.permutation(len(directions))[:6]):
             values = x[start + sites] + t[:, None] * steps
-            got = np.asarray(differences(at, n, sites[None], values[None], x))[0]
+            got = differences(at, sites[None], values[None], x)[0]
             for k, d in enumerate(got):
                 y = x.copy()
                 y[start + sites] = values[k]
