@@ -188,9 +188,9 @@ def test_matrices(build):
         check_matrix(P[np.ix_(states, states)], pi, proposed[states])
 
 
-# Moves of two labels are those of a sweep, below, and of integrated means those of labels with a window.
+# Moves of integrated means are those of labels with a window, below.
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [labels_with_means, beside_others, within_bounds])
+@pytest.mark.parametrize("build", [two_labels, labels_with_means, beside_others, within_bounds])
 def test_compiled_moves(build):
     e = enumerated(build)
     check_runs(run_steps(e, kernel_of(e.target), None, runs=60_000, level=1), matrix_of(build)[0])
