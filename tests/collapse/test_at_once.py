@@ -32,16 +32,6 @@ def network():
     return [2] * 5
 
 
-def second_order():
-    """Each state depends on the two before it, with some triples impossible."""
-    P = R.dirichlet(np.ones(3), (3, 3))
-    P[0, :, 1] = 0
-    z = pm.Categorical("z", np.ones(3) / 3, shape=6)
-    pm.Potential("steps", pt.log(pt.as_tensor(P / P.sum(-1, keepdims=True)))[z[:-2], z[1:-1], z[2:]].sum())
-    pm.Normal("y", pt.as_tensor([-1.0, 0.0, 1.0])[z], 1.0, observed=R.normal(size=6))
-    return [3] * 6
-
-
 def coupled():
     """Two chains, of two and three values, that see each other; and a site beside them."""
     a, b = pm.Bernoulli("a", 0.4, shape=4), pm.DiscreteUniform("b", 1, 3, shape=3)
@@ -53,7 +43,7 @@ def coupled():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [network, second_order, coupled])
+@pytest.mark.parametrize("build", [network, coupled])
 def test_draws_are_exact(build):
     """Draws from one start, each a single transition of the compiled kernel, against all states."""
     with pm.Model() as model:

@@ -29,7 +29,8 @@ from tests.model.pairs import (
 from tests.tools.oracle import RNG, compare, oracle, random_points, unrewritten
 from tests.tools.running import QUIET, sample_with_pymc
 
-pytestmark = pytest.mark.shares_programs
+# NUTS itself is tested elsewhere
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 ONE_SEED = {"draws": 20, "tune": 20, "chains": 2, "random_seed": 3}
 WAYS = {
@@ -197,7 +198,10 @@ def test_evidence():
     ids=lambda given: given if isinstance(given, str) else given.__name__,
 )
 def test_draws_are_those_without_dims(write, way):
-    """Of each sampler. On more kinds of unknowns densities and differences are compared, above."""
+    """Of each sampler; beside AutoStep, PyMC's NUTS moves the rest of the user's model.
+
+    On more kinds of unknowns densities and differences are compared, above.
+    """
     named, plain = write()
     found = equal_draws(WAYS[way], (named, plain))["posterior"]
     for name, axes in named.named_vars_to_dims.items():
@@ -207,9 +211,8 @@ def test_draws_are_those_without_dims(write, way):
 
 
 @pytest.mark.slow
-def test_steps_beside_those_of_pymc():
-    """PyMC's NUTS moves the rest of the user's model."""
-    equal_draws(lambda m: sample_with_pymc(m, lambda: pmd.BlockGibbs([m["z"]])), mixture())
+def test_a_step_that_sums_out():
+    """In pm.sample, where it is the only step."""
     equal_draws(lambda m: sample_with_pymc(m, lambda: pmd.CollapsedNUTS()), mixture())
 
 

@@ -53,8 +53,7 @@ BUILDS = {
     f.__name__: f
     for f in [
         missing_labels, missing_counts, rows_and_columns, models.hidden_markov, models.labels_and_count,
-        models.softplus, models.totals, models.ising, summed.captures, summed.thinned,
-        summed.partly_labelled, integrated.gated, integrated.one_of_several,
+        models.softplus, models.totals, models.ising, summed.captures, integrated.gated,
     ]
 }  # fmt: skip
 
