@@ -288,10 +288,12 @@ def test_a_graph_that_is_too_wide_is_summed_out_in_parts(caplog):
     assert sum(r.getMessage().startswith(line) for r in caplog.records) == 1
 
 
-def test_sites_that_were_in_no_part_have_no_probabilities(in_parts, caplog):
+def test_a_draw_has_the_log_density_that_is_recorded(in_parts, caplog):
+    """And sites that were in no part have no probabilities."""
     caplog.set_level("INFO", "pymc.discrete")
     model, _ = cycles()
-    block, _, _, states = run_of_block(model, starts_of(model, chains=2), transitions=1)
+    block, after, lp, states = run_of_block(model, starts_of(model, chains=2), transitions=1)
+    np.testing.assert_allclose(lp, logps_at(model, after), rtol=1e-6)
     probabilities, unknown = block.groups(states, {}, {})["probabilities"], 0
     for name in (v.name for v in model.discrete_value_vars):
         total = probabilities[name].transpose("chain", ..., f"{name} value").to_numpy().sum(-1)
@@ -317,12 +319,6 @@ def test_what_needs_the_sum_over_all_sites_is_refused():
 def test_interactions_of_too_many_are_refused():
     with crowd(140), pytest.raises(ValueError, match="no 8 parts of them"):
         pmd.CollapsedNUTS()
-
-
-def test_a_draw_has_the_log_density_that_is_recorded(in_parts):
-    model, _ = cycles()
-    after, lp = after_transitions(model, starts_of(model))
-    np.testing.assert_allclose(lp, logps_at(model, after), rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -24,7 +24,8 @@ from tests.tools.keys import collected
 from tests.tools.running import QUIET, sample_with_pymc, walk
 from tests.tools.statistics import check_proportions
 
-pytestmark = pytest.mark.shares_programs
+# NUTS itself is tested elsewhere
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 VALUES = {"a": 2, "b": 2, "z": 3}
 
@@ -64,7 +65,7 @@ def without_local(caplog):
 
 @pytest.mark.parametrize(("turn", "first", "dtype"), [(0.5, True, "float32"), (0.0, False, "float64")])
 @pytest.mark.by_default("0.0-False-float64")
-def test_in_one_program(turn, first, dtype, model, posterior, caplog, walks):
+def test_in_one_program(turn, first, dtype, model, posterior, caplog):
     with model:
         steps = [pmd.FlowStep(untrained(model), turn=turn), pmd.BlockGibbs()]
         steps = steps if first else steps[::-1]
@@ -77,7 +78,7 @@ def test_in_one_program(turn, first, dtype, model, posterior, caplog, walks):
 
 
 @pytest.mark.slow
-def test_alone(model, posterior, caplog, walks):
+def test_alone(model, posterior, caplog):
     """An untrained flow reaches all states by itself."""
     with model:
         step = pmd.FlowStep(untrained(model, "noise", "uniform"))
@@ -146,7 +147,7 @@ def test_beside_a_step_that_sums_out(model, posterior, caplog):
 
 
 @pytest.mark.slow
-def test_one_of_two_steps_integrates_coefficients_out(walks):
+def test_one_of_two_steps_integrates_coefficients_out():
     """It draws them anew, so that the other one, which is given them, leaves the posterior as it is, too.
 
     The one that is given them comes last: one that integrates would hide what is wrong before it.
