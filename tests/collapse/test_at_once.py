@@ -13,6 +13,7 @@ from pymc_discrete.collapse import at_once
 from pymc_discrete.collapse.at_once import WORTH_SWEEPS, sums_at_once
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.model.described import DescribedModel
+from tests.tools.interpreted import interpreted
 from tests.tools.statistics import g_test
 
 pytestmark = pytest.mark.shares_programs
@@ -70,8 +71,13 @@ def test_an_impossible_start_stays():
         pm.Potential("e", pt.switch(k > 0, cycle, -np.inf))
         step = pmd.TreeGibbs()
     x, target = step.target.at({**model.initial_point(), "k": np.array(-1.0)})
+
+    @interpreted
+    def sweep(words, x):
+        return step.kernel.sweeper(target)(jax.random.wrap_key_data(words), x, step.params)[0]
+
     with step.density.running(traced=False):
-        new, _ = step.kernel.sweeper(target)(jax.random.key(0), x + 1, step.params)
+        new = sweep(np.zeros(2, np.uint32), x + 1)
     np.testing.assert_array_equal(new, x + 1)
 
 

@@ -56,7 +56,7 @@ def both(counts, scopes, tables, rows):
         return [interpreted(jax.value_and_grad(f))(arrays) for f in (shared, apart)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("build", [shared_tables, of_one_chain_each])
 @pytest.mark.by_default("of_one_chain_each-0")
 def test_sums_and_slopes_are_those_of_all_tables(build, seed):
@@ -144,9 +144,11 @@ def test_components_have_their_own_sums(seed):
     with model_settings():
         shared, apart = Elimination(counts, scopes, tables=rows), Elimination(counts, scopes)
         arrays = list(map(jnp.asarray, tables))
-        got = shared.roots(shared.joined(arrays)[1])[shared.components()]
         each = [t[row] for t, row in zip(arrays, rows, strict=True)]
-        want = apart.roots(apart.joined(each)[1])[apart.components()]
+        got, want = (
+            interpreted(lambda tables, e=e: e.roots(e.joined(tables)[1]))(given)[e.components()]
+            for e, given in ((shared, arrays), (apart, each))
+        )
     np.testing.assert_allclose(got, want, atol=1e-10)
     assert len(np.unique(np.round(got, 9))) == 3
 

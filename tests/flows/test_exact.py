@@ -172,13 +172,13 @@ def matrices(flow):
     """All states of two sites, masks included, and the matrices of all steps forth and back on the grid."""
     states = np.array(list(itertools.product(range(4), range(4))))
 
-    def matrix(table, t, s):
-        of_sites = jax.vmap(lambda x: table(flow, x, jnp.asarray(t), jnp.asarray(s)))(jnp.asarray(states))
-        return of_all_sites(np.exp(np.asarray(of_sites)), states)
+    def matrices_of(table, pairs):
+        of_sites = interpreted(lambda t, s: jax.vmap(lambda x: table(flow, x, t, s))(jnp.asarray(states)))
+        return [of_all_sites(np.exp(of_sites(t, s)), states) for t, s in pairs]
 
     pairs = list(itertools.pairwise(flow.times))
-    forth = [matrix(simulate.forward_table, t, s) for t, s in pairs]
-    back = [matrix(simulate.backward_table, s, t) for t, s in pairs]
+    forth = matrices_of(simulate.forward_table, pairs)
+    back = matrices_of(simulate.backward_table, [pair[::-1] for pair in pairs])
     source = flow.source_probabilities
     start = source[0, states[:, 0]] * source[1, states[:, 1]]
     return states, forth, back, start

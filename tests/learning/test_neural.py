@@ -159,7 +159,7 @@ def test_differences_of_a_potential(d, layers, way):
 
 
 @pytest.mark.slow
-def test_a_learned_prior_beside_a_continuous_unknown(walks):
+def test_a_learned_prior_beside_nuts():
     """Two states in noise of unknown strength: the posterior of a network, against enumeration."""
     network = jax.tree.map(lambda a: 3 * a if eqx.is_array(a) else a, perceptron(4))
     model = learning.Neural(BINARY, network)

@@ -22,7 +22,6 @@ def model_with(**lengths):
     return pm.Model(coords={name: [f"{name}{n}" for n in range(size)] for name, size in lengths.items()})
 
 
-@pair
 def mixture():
     with model_with(kind=3, item=6) as named:
         w = dims.Dirichlet("w", as_xtensor(np.full(3, 1.3), dims="kind"), core_dims="kind")

@@ -149,11 +149,9 @@ def test_every_transform():
         np.testing.assert_allclose(in_plain(point), logp(point), rtol=1e-12)
 
 
-@pytest.mark.by_default("changepoint")
-@pytest.mark.parametrize("write", [changepoint, mixture], ids=lambda write: write.__name__)
-def test_summed_out_and_recovered(write):
+def test_summed_out_and_recovered():
     """Against the sum of PyMC's density with dims over all states."""
-    named, _ = write()
+    named, _ = mixture()
     (z,) = (str(v.name) for v in named.discrete_value_vars)
     left = pmd.marginalize(named)
     assert z not in left.named_vars
