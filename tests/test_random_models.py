@@ -14,7 +14,12 @@ from pymc_discrete.structure.ops import subtensors
 from tests.tools.random_checks import LeftOut, check_model
 from tests.tools.random_models import random_model
 
-MODELS, PIECE = 60, 10
+# in which, with those below, every kind of unknown, operation and term enters a log density
+SEEDS = (
+    *(1, 2, 5, 8, 11, 13, 14, 15, 17, 18, 19, 20, 24, 27, 29, 31, 32, 34, 38, 39),
+    *(40, 42, 44, 45, 46, 48, 50, 53, 58, 59),
+)
+PIECE = 10
 # beyond these: a slice up to a sum of another slice; matrix products of no rows (twice)
 FAILED_ONCE = (602, 619, 1018)
 SUMMED = 4  # of so many models the discrete unknowns of one are summed out, too
@@ -24,12 +29,12 @@ def checks_of(seed):
     return ("differences", "equations", "sums") if seed % SUMMED == 0 else ("differences", "equations")
 
 
-@pytest.mark.parametrize("first", range(0, MODELS, PIECE))
+@pytest.mark.parametrize("first", range(0, len(SEEDS), PIECE))
 @pytest.mark.slow
 def test_random_models(first):
     """Differences, conditionals and sums; `python -m tests.tools.random_checks` looks at more of them."""
     refused, left_out = [], 0
-    for seed in range(first, first + PIECE):
+    for seed in SEEDS[first : first + PIECE]:
         try:
             refused += check_model(random_model(seed), seed, checks_of(seed))
         except LeftOut:

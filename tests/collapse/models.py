@@ -103,7 +103,7 @@ def counts():
         lam, p = pm.Gamma("lam", 3, 1), pm.Beta("p", 2, 2)
         N = pm.Poisson("N", lam, shape=2, initval=[4, 4])
         pm.Binomial("seen", n=N[:, None], p=p, observed=[[3, 2], [1, 2]])
-    return model, {"N": (0, 30)}
+    return model, {"N": (0, 14)}
 
 
 def joined_by_a_sum():
@@ -182,7 +182,7 @@ def ordered_changes():
         N = pm.Poisson("N", 2.0, initval=3)
         survivors = pm.Binomial("survivors", n=N, p=stay)
         pm.Normal("seen", survivors, 1.0, observed=1.2)
-    return model, {"first": (0, 4), "second": (0, 5), "N": (0, 6), "survivors": (0, 6)}
+    return model, {"first": (0, 4), "second": (0, 5), "N": (0, 4), "survivors": (0, 4)}
 
 
 MODELS = {

@@ -113,24 +113,8 @@ def test_bad_variables_are_named(vars, words):
 
 
 @pytest.mark.slow
-def test_new_data_are_sampled():
-    """A step that was made before the data changed."""
-    with pm.Model() as model:
-        x, b = pm.Data("x", np.zeros(3)), pm.Normal("b")
-        z = pm.Bernoulli("z", 0.5)
-        pm.Normal("y", b + 3.0 * z * x, 0.5, observed=[3.0, 3.1, 2.9])
-        step = pmd.CollapsedNUTS()
-        pm.set_data({"x": np.ones(3)})
-        draws = pm.sample(300, tune=200, chains=1, step=step, random_seed=1, **QUIET, **FAST)["posterior"]
-    f = model.compile_logp(mode="FAST_COMPILE")
-    logp = [np.logaddexp.reduce([f({"b": b, "z": z}) for b in np.linspace(-4, 5, 200)]) for z in (0, 1)]
-    p = 1 / (1 + np.exp(logp[0] - logp[1]))
-    assert float(draws["z"].mean()) == pytest.approx(p, abs=0.1)
-
-
-@pytest.mark.slow
 def test_data_that_change_twice():
-    """Between chains, of which each begins with its data and not with those before."""
+    """After the step was made, and between chains: each begins with its own data."""
     with pm.Model() as model:
         y, p = pm.Data("y", [7, 9, 6]), pm.Beta("p", 2, 2)
         pm.Binomial("seen", pm.Poisson("N", 20.0, initval=40), p, observed=y)

@@ -11,6 +11,7 @@ from pymc_discrete.collapse import elimination as module
 from pymc_discrete.collapse.cavities import cavities
 from pymc_discrete.collapse.elimination import Elimination, EliminationOrder, TooDear, logsumexp
 from pymc_discrete.runtime.model_settings import model_settings
+from tests.tools.interpreted import interpreted
 from tests.tools.statistics import g_test
 
 pytestmark = pytest.mark.shares_programs
@@ -43,7 +44,7 @@ def by_brute_force(counts, scopes, tables):
 def test_the_sum_is_that_over_all_states(seed):
     counts, scopes, tables = random_tables(seed)
     _, weights = by_brute_force(counts, scopes, tables)
-    got, _ = jax.jit(Elimination(counts, scopes).joined)(list(map(jnp.asarray, tables)))
+    got, _ = interpreted(Elimination(counts, scopes).joined)(list(map(jnp.asarray, tables)))
     assert float(got) == pytest.approx(np.logaddexp.reduce(weights), abs=1e-5)
 
 
@@ -51,7 +52,7 @@ def test_a_table_that_is_left_out_is_noticed():
     counts, scopes, tables = random_tables(1)
     _, weights = by_brute_force(counts, scopes, tables)
     tables[1][0] = 0.0
-    got, _ = jax.jit(Elimination(counts, scopes).joined)(list(map(jnp.asarray, tables)))
+    got, _ = interpreted(Elimination(counts, scopes).joined)(list(map(jnp.asarray, tables)))
     assert abs(float(got) - np.logaddexp.reduce(weights)) > 1e-3
 
 
@@ -61,7 +62,8 @@ def test_the_gradient_is_the_probability_of_every_entry(seed):
     states, weights = by_brute_force(counts, scopes, tables)
     p = np.exp(weights - np.logaddexp.reduce(weights))
     elimination = Elimination(counts, scopes)
-    slopes = jax.jit(jax.grad(lambda tables: elimination.joined(tables)[0]))(list(map(jnp.asarray, tables)))
+    slope_of = interpreted(jax.grad(lambda tables: elimination.joined(tables)[0]))
+    slopes = slope_of(list(map(jnp.asarray, tables)))
     for sites, slope in zip(scopes, slopes, strict=True):
         want = np.zeros(slope.shape)
         for n, scope in enumerate(sites):
@@ -125,7 +127,7 @@ def test_sums_and_draws_along_paths(device, monkeypatch):
     p = np.exp(weights - np.logaddexp.reduce(weights))
     elimination = Elimination(counts, scopes)
     tables = list(map(jnp.asarray, tables))
-    total, slopes = jax.jit(jax.value_and_grad(lambda tables: elimination.joined(tables)[0]))(tables)
+    total, slopes = interpreted(jax.value_and_grad(lambda tables: elimination.joined(tables)[0]))(tables)
     assert float(total) == pytest.approx(np.logaddexp.reduce(weights), abs=1e-5)
     for sites, slope in zip(scopes, slopes, strict=True):
         want = np.zeros(slope.shape)
@@ -178,7 +180,7 @@ def test_a_cavity_is_the_sum_over_all_else_of_all_other_tables_also_where_its_ow
     component = elimination.components()
     assert [len(set(component[scope])) for sites in scopes for scope in sites] == [1] * len(of_rows)
     with model_settings():
-        got = jax.jit(lambda tables: cavities(elimination, tables))(list(map(jnp.asarray, tables)))
+        got = interpreted(lambda tables: cavities(elimination, tables))(list(map(jnp.asarray, tables)))
         got = [np.asarray(a) for a in got]
     for n, row in of_rows:
         own = scopes[n][row]
@@ -213,9 +215,9 @@ def test_cavities_along_paths_and_sums_over_components(device, monkeypatch):
         return total, elimination.roots(stages)
 
     with model_settings():
-        got = jax.jit(lambda tables: cavities(elimination, tables))(list(map(jnp.asarray, tables)))
+        got = interpreted(lambda tables: cavities(elimination, tables))(list(map(jnp.asarray, tables)))
         got = [np.asarray(a) for a in got]
-        totals, roots = map(np.asarray, jax.jit(jax.vmap(sums))(list(map(jnp.asarray, replaced))))
+        totals, roots = map(np.asarray, interpreted(jax.vmap(sums))(list(map(jnp.asarray, replaced))))
     np.testing.assert_allclose(totals, roots.sum(1), atol=1e-10)
     component = elimination.components()
     assert set(component[[0, 10, 5, 11, 17]]) != set(component[12:17])

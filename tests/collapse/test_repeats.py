@@ -9,6 +9,7 @@ import pytest
 from pymc_discrete.collapse import repeats
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.runtime.model_settings import model_settings
+from tests.tools.interpreted import interpreted
 
 pytestmark = pytest.mark.shares_programs
 
@@ -63,7 +64,7 @@ def both(collapsed, seed=0):
             return function([given.get(n, i) for n, i in enumerate(inputs)])
 
         floats = [np.asarray(inputs[n]) for n in moving]
-        value, slopes = jax.jit(jax.value_and_grad(of_floats, tuple(range(len(floats)))))(*floats)
+        value, slopes = interpreted(jax.value_and_grad(of_floats, tuple(range(len(floats)))))(*floats)
         return np.concatenate([np.ravel(a) for a in (value, *slopes)])
 
     def whole(inputs):

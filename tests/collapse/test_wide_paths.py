@@ -12,6 +12,7 @@ from pymc_discrete.collapse.cavities import cavities
 from pymc_discrete.collapse.elimination import Elimination, Paths, TooDear
 from pymc_discrete.runtime.model_settings import model_settings
 from tests.collapse.test_elimination import by_brute_force, random_tables
+from tests.tools.interpreted import interpreted
 from tests.tools.statistics import g_test
 
 pytestmark = pytest.mark.shares_programs
@@ -83,7 +84,7 @@ def test_sums_and_their_gradients(case):
     states, weights = by_brute_force(counts, scopes, each)
     p = np.exp(weights - np.logaddexp.reduce(weights))
     with model_settings():
-        found, slopes = jax.jit(jax.value_and_grad(lambda t: elimination.joined(t)[0]))(tables)
+        found, slopes = interpreted(jax.value_and_grad(lambda t: elimination.joined(t)[0]))(tables)
     assert float(found) == pytest.approx(np.logaddexp.reduce(weights), abs=1e-10)
     for sites, table, slope in zip(scopes, each, slopes, strict=True):
         want = np.zeros(table.shape)
@@ -100,7 +101,7 @@ def test_the_most_probable_states(case):
     counts, scopes, tables, each, elimination = case
     states, weights = by_brute_force(counts, scopes, each)
     with model_settings():
-        largest, index = jax.jit(elimination.most_probable)(tables)
+        largest, index = interpreted(elimination.most_probable)(tables)
     assert float(largest) == pytest.approx(weights.max(), abs=1e-10)
     np.testing.assert_array_equal(index, states[weights.argmax()])
 
@@ -142,8 +143,8 @@ def test_cavities(case):
         replaced[n][m, row] = -np.inf
         replaced[n][(m, row, *values)] = 0.0
     with model_settings():
-        got = [np.asarray(a) for a in jax.jit(lambda t: cavities(elimination, t))(tables)]
-        sums = jax.jit(jax.vmap(lambda t: elimination.roots(elimination.joined(t)[1])))
+        got = [np.asarray(a) for a in interpreted(lambda t: cavities(elimination, t))(tables)]
+        sums = interpreted(jax.vmap(lambda t: elimination.roots(elimination.joined(t)[1])))
         roots = np.asarray(sums(list(map(jnp.asarray, replaced))))
     component = elimination.components()
     for m, (n, row, *values) in enumerate(entries):
@@ -155,7 +156,7 @@ def test_the_most_probable_states_of_any_graph(seed):
     counts, scopes, tables = random_tables(seed)
     states, weights = by_brute_force(counts, scopes, tables)
     with model_settings():
-        largest, index = Elimination(counts, scopes).most_probable(list(map(jnp.asarray, tables)))
+        largest, index = interpreted(Elimination(counts, scopes).most_probable)(tables)
     assert float(largest) == pytest.approx(weights.max(), abs=1e-10)
     np.testing.assert_array_equal(index, states[weights.argmax()])
 

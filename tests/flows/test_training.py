@@ -18,6 +18,7 @@ from pymc_discrete.flows.paths import FROM_TARGET, PATHS
 from pymc_discrete.flows.simulate import forward_table
 from pymc_discrete.runtime.jax_settings import default_settings
 from tests.flows.test_exact import conditional, marginals
+from tests.tools.interpreted import interpreted
 
 K, SITES = 3, 2
 SPACE = Space.build({"x": (0, K - 1)}, shapes={"x": (SITES,)})
@@ -106,7 +107,7 @@ def test_weights_make_the_target_of_a_density():
 
     def gradient(weights):
         loss = objective.loss(jax.random.key(0), model, model.params, learning_batch(states, weights), None)
-        return np.asarray(jax.grad(loss[0])(model.params).logits)
+        return interpreted(jax.grad(loss[0]))(model.params).logits
 
     p = np.exp(f) / np.exp(f).sum()
     weighted = q * np.exp(f) / q
@@ -126,7 +127,7 @@ def test_networks_have_the_shapes_they_say():
     for network in (Perceptron(6, K, width=8, depth=1, key=key), Convolutional(2, 3, K, 4, 1, key=key)):
         space = Space.build({"x": (0, K - 1)}, shapes={"x": (6,)})
         model = FlowModel(space, network)
-        log_p = model.posterior(model.params, jnp.array([0, 1, 2, 3, 3, 3]), 0.3)
+        log_p = interpreted(lambda x, of=model: of.posterior(of.params, x, 0.3))(np.array([0, 1, 2, 3, 3, 3]))
         np.testing.assert_allclose(np.exp(log_p).sum(1), 1, atol=1e-12)
     with pytest.raises(ValueError, match="path must be 'linear', 'quadratic', 'cubic', 'noise', or a Path"):
         FlowModel(space, network, "straight")

@@ -11,7 +11,7 @@ import pytest
 
 from pymc_discrete import learning
 from pymc_discrete.engine.storage import CheckpointError
-from pymc_discrete.kernels import discrete_langevin, path_auxiliary
+from pymc_discrete.kernels import block_gibbs, discrete_langevin
 
 fit_module = importlib.import_module("pymc_discrete.learning.fit")  # `learning.fit` is the function
 MODEL = learning.Ising(6)
@@ -20,7 +20,7 @@ DATA = {"x": np.random.default_rng(0).integers(0, 2, size=(40, 6))}
 
 def short(data=DATA, **options):
     given = {"iterations": 30, "chains": 20, "batch": 20, "progressbar": False}
-    sampler = learning.ContrastiveDivergence(*path_auxiliary(), transitions=2)
+    sampler = learning.ContrastiveDivergence(*block_gibbs(), transitions=2)
     return learning.fit(MODEL, data, **{"sampler": sampler, **given, **options})
 
 
@@ -89,7 +89,10 @@ def same(a, b):
 
 
 def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
-    """An error in the middle, and the same call again: to the last bit what comes without one."""
+    """An error in the middle, and the same call again: to the last bit what comes without one.
+
+    Of a kernel that tunes.
+    """
     monkeypatch.setattr(fit_module, "CHECKPOINT_SECONDS", 0.0)
     calls = []
 
@@ -100,7 +103,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, monkeypatch):
         return float(jnp.abs(params["bias"]).sum())
 
     options = {"ema": 0.9, "evaluate": evaluate, "evaluate_every": 5, "checkpoint": tmp_path / "fit.npz"}
-    options["sampler"] = learning.ReplayBuffer(*path_auxiliary(), transitions=2, size=50)
+    options["sampler"] = learning.ReplayBuffer(*discrete_langevin(), transitions=2, size=50)
     whole = short(**{**options, "checkpoint": None})
     calls[:] = [1] * 4
     with pytest.raises(KeyboardInterrupt):

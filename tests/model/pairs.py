@@ -22,7 +22,6 @@ def model_with(**lengths):
     return pm.Model(coords={name: [f"{name}{n}" for n in range(size)] for name, size in lengths.items()})
 
 
-@pair
 def mixture():
     with model_with(kind=3, item=6) as named:
         w = dims.Dirichlet("w", as_xtensor(np.full(3, 1.3), dims="kind"), core_dims="kind")
@@ -80,23 +79,6 @@ def inclusion():
 
 
 @pair
-def counts():
-    y = np.array([[3, 4, 2], [0, 1, 1], [5, 6, 6]])
-    with model_with(site=3, visit=3) as named:
-        rate = dims.Gamma("rate", 2, 0.7)
-        p = dims.Beta("p", 2, 2)
-        n = dims.Poisson("n", rate, dims="site")
-        seen = as_xtensor(y, dims=("site", "visit"))
-        dims.Binomial("y", n, p, observed=seen, dims=("site", "visit"))
-    with model_with(site=3, visit=3) as plain:
-        rate = pm.Gamma("rate", 2, 0.7)
-        p = pm.Beta("p", 2, 2)
-        n = pm.Poisson("n", rate, dims="site")
-        pm.Binomial("y", n[:, None], p, observed=y, dims=("site", "visit"))
-    return named, plain
-
-
-@pair
 def changepoint():
     y = np.array([4, 5, 3, 6, 0, 1, 0, 1, 2])
     with model_with(year=9) as named:
@@ -132,21 +114,6 @@ def hidden_states():
 
 
 @pair
-def occupancy():
-    y = np.array([[0, 1, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0]])
-    with model_with(site=4, visit=3) as named:
-        psi, p = dims.Beta("psi", 1.3, 1.1), dims.Uniform("p", 0.1, 0.9)
-        z = dims.Bernoulli("z", psi, dims="site")
-        seen = as_xtensor(y, dims=("site", "visit"))
-        dims.Bernoulli("y", z * p, observed=seen, dims=("site", "visit"))
-    with model_with(site=4, visit=3) as plain:
-        psi, p = pm.Beta("psi", 1.3, 1.1), pm.Uniform("p", 0.1, 0.9)
-        z = pm.Bernoulli("z", psi, dims="site")
-        pm.Bernoulli("y", (z * p)[:, None], observed=y, dims=("site", "visit"))
-    return named, plain
-
-
-@pair
 def ising():
     with model_with(row=3, column=4) as named:
         x = dims.Bernoulli("x", 0.4, dims=("row", "column"))
@@ -159,31 +126,6 @@ def ising():
         s = 2 * x - 1
         pm.Potential("along row", 0.4 * (s[1:] * s[:-1]).sum())
         pm.Potential("along column", 0.4 * (s[:, 1:] * s[:, :-1]).sum())
-    return named, plain
-
-
-@pair
-def raters():
-    """Classes of items, and what each rater says of them."""
-    y = np.array([[0, 0, 1], [1, 1, 1], [2, 1, 2], [0, 2, 0]])
-    prior = 1.1 + 2.3 * np.eye(3)
-    with model_with(item=4, rater=3, kind=3, label=3) as named:
-        pi = dims.Dirichlet("pi", as_xtensor(np.full(3, 1.3), dims="kind"), core_dims="kind")
-        says = dims.Dirichlet(
-            "says",
-            as_xtensor(prior, dims=("kind", "label")),
-            core_dims="label",
-            dims=("rater", "kind", "label"),
-        )
-        z = dims.Categorical("z", p=pi, core_dims="kind", dims="item")
-        given, seen = says.isel(kind=z), as_xtensor(y, dims=("item", "rater"))
-        dims.Categorical("y", p=given, core_dims="label", observed=seen, dims=("item", "rater"))
-    with model_with(item=4, rater=3, kind=3, label=3) as plain:
-        pi = pm.Dirichlet("pi", np.full(3, 1.3), dims="kind")
-        says = pm.Dirichlet("says", prior, dims=("rater", "kind", "label"))
-        z = pm.Categorical("z", p=pi, dims="item")
-        given = says[np.arange(3)[None], z[:, None]]
-        pm.Categorical("y", p=given, observed=y, dims=("item", "rater"))
     return named, plain
 
 

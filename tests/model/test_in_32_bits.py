@@ -273,18 +273,42 @@ def test_counts_are_watched(monkeypatch):
 
 # ---------------------------------------------------------------- what is recorded
 @pytest.mark.slow
-def test_recorded_integers_are_whole():
+def test_posteriors_and_recorded_integers():
+    """A sum of weights and a cube past 2^31, against enumeration; integers beside them are recorded whole."""
     with pm.Model():
+        z = pm.Bernoulli("z", 0.5, shape=4)
+        pm.Normal("y", (z * np.array([2, 2, 1, 1]) * 10**9).sum() / 1e9, 1, observed=4.0)
+        N = pm.Poisson("N", 1300.0)
+        pm.Normal("of N", N**3 / 1e9, 0.2, observed=[2.3])
         k = pm.Poisson("k", 50_000.0)
         n = pm.Poisson("n", 3.0, shape=4)
-        z = pm.Bernoulli("z", 0.5, shape=4)
         pm.Deterministic("square", k * k)
         pm.Deterministic("minus cube", -(k**3))
         pm.Deterministic("total", n.sum())
         pm.Deterministic("all", pt.stack([k * k * (1 - 2 * z[0]), n[0], z.sum()]))
         pm.Deterministic("root", pt.sqrt(k * k))
         pm.Deterministic("on", z.sum())
-        idata = pmd.sample(50, tune=20, chains=2, dtype="float32", random_seed=1, **QUIET)
+        steps = [pmd.GibbsWithGradients(["z", "n"]), pmd.AutoStep(["N", "k"])]
+        idata = pmd.sample(5000, tune=300, chains=2, random_seed=1, dtype="float32", step=steps, **QUIET)
+    check_recorded(idata)
+    states = np.array(list(itertools.product(range(2), repeat=4)))
+    prob = np.exp(-0.5 * (states @ [2, 2, 1, 1] - 4.0) ** 2)
+    prob /= prob.sum()
+    draws = idata["posterior"]["z"].values.reshape(-1, 4)
+    share = np.array([(draws == s).all(axis=1).mean() for s in states])
+    assert np.abs(share - prob).max() < 0.02  # 3 standard errors of 1,000 effective draws
+    values = np.arange(1100, 1500)
+    logp = (
+        values * np.log(1300.0)
+        - np.cumsum(np.log(np.arange(1, 1500)))[values - 1]
+        - 0.5 * ((values**3 / 1e9 - 2.3) / 0.2) ** 2
+    )
+    prob = np.exp(logp - logp.max())
+    mean = prob @ values / prob.sum()
+    assert abs(idata["posterior"]["N"].values.mean() - mean) < 4  # sd 23
+
+
+def check_recorded(idata):
     drawn = {
         name: a.values.astype(np.int64)
         for name, a in idata["posterior"].data_vars.items()
@@ -303,35 +327,6 @@ def test_recorded_integers_are_whole():
         assert kept.dtype.kind == "i"
         np.testing.assert_array_equal(kept, values, err_msg=name)
     np.testing.assert_allclose(idata["posterior"]["root"].values, k, rtol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [pmd.AutoStep, pmd.GibbsWithGradients])
-def test_posteriors(step):
-    """A sum of weights and a cube past 2^31, against enumeration."""
-    with pm.Model():
-        z = pm.Bernoulli("z", 0.5, shape=4)
-        pm.Normal("y", (z * np.array([2, 2, 1, 1]) * 10**9).sum() / 1e9, 1, observed=4.0)
-        idata = pmd.sample(5000, tune=300, chains=2, random_seed=1, dtype="float32", step=step(), **QUIET)
-    states = np.array(list(itertools.product(range(2), repeat=4)))
-    prob = np.exp(-0.5 * (states @ [2, 2, 1, 1] - 4.0) ** 2)
-    prob /= prob.sum()
-    draws = idata["posterior"]["z"].values.reshape(-1, 4)
-    share = np.array([(draws == s).all(axis=1).mean() for s in states])
-    assert np.abs(share - prob).max() < 0.02  # 3 standard errors of 1,000 effective draws
-    with pm.Model():
-        N = pm.Poisson("N", 1300.0)
-        pm.Normal("y", N**3 / 1e9, 0.2, observed=[2.3])
-        idata = pmd.sample(5000, tune=300, chains=2, random_seed=1, dtype="float32", step=step(), **QUIET)
-    values = np.arange(1100, 1500)
-    logp = (
-        values * np.log(1300.0)
-        - np.cumsum(np.log(np.arange(1, 1500)))[values - 1]
-        - 0.5 * ((values**3 / 1e9 - 2.3) / 0.2) ** 2
-    )
-    prob = np.exp(logp - logp.max())
-    mean = prob @ values / prob.sum()
-    assert abs(idata["posterior"]["N"].values.mean() - mean) < 4  # sd 23
 
 
 # ---------------------------------------------------------------- bounds

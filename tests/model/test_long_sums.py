@@ -55,7 +55,7 @@ def test_terms_of_sums_of_all_lengths_are_written_as_one():
 
 @pytest.mark.slow
 def test_differences_are_exact():
-    target, *_ = compare(epidemic(5))
+    target, *_ = compare(epidemic(4))
     assert target.describe()["infections2"]["exact"]
 
 

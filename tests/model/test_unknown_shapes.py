@@ -53,8 +53,7 @@ BUILDS = {
     f.__name__: f
     for f in [
         missing_labels, missing_counts, rows_and_columns, models.hidden_markov, models.labels_and_count,
-        models.softplus, models.totals, models.ising, summed.captures, summed.thinned,
-        summed.partly_labelled, integrated.gated, integrated.one_of_several,
+        models.softplus, models.totals, models.ising, summed.captures, integrated.gated,
     ]
 }  # fmt: skip
 
@@ -74,7 +73,9 @@ def asked(build, unknown, caplog):
         ContinuousDensity.of(model, names, point)
     recorder, numbers = Recorder.of(model, [v.name for v in model.deterministics], Points([]), {})
     one = {name: np.asarray(a)[None] for name, a in point.items()}
-    return pmd.target_from_model(model).describe(), caplog.messages, recorder.bytes_per_draw(one, numbers)
+    # but for how long it takes, on a machine that is busy
+    said = [r.getMessage() for r in caplog.records if r.module != "waiting"]
+    return pmd.target_from_model(model).describe(), said, recorder.bytes_per_draw(one, numbers)
 
 
 @pytest.mark.parametrize("build", BUILDS.values(), ids=list(BUILDS))

@@ -29,15 +29,6 @@ def chain(T, vector=False):
     return [f"z{t}" for t in range(T)]
 
 
-def observed_one_by_one(T):
-    """The same, every observation a variable of its own."""
-    P, mu, z = pm.Dirichlet("P", np.ones((2, 2))), pm.Normal("mu", 0, 2, shape=2), []
-    for t in range(T):
-        z.append(pm.Categorical(f"z{t}", p=np.array([0.3, 0.7]) if t == 0 else P[z[-1]]))
-        pm.Normal(f"y{t}", mu[z[-1]], 1.0, observed=RNG(t).normal())
-    return [f"z{t}" for t in range(T)]
-
-
 def captures(T):
     """A capture-recapture model: vectors over animals, one for each occasion."""
     S = 5
@@ -103,7 +94,6 @@ def blocks_joined(n):
 
 LOOPS = [
     chain,
-    observed_one_by_one,
     captures,
     edges,
     places_of_a_vector,

@@ -62,18 +62,6 @@ def taken():
     return "TreeGibbs"
 
 
-def captured():
-    """Captures of several states: what is seen depends on the state, and survival on a covariate."""
-    P, seen, b = dirichlet("P", 3, 3), dirichlet("seen", 3, 4), pm.Normal("b", 0, 1, shape=2)
-    z, alive = pm.Categorical("z0", p=[0.5, 0.3, 0.2], shape=4), pm.Bernoulli("alive0", 0.9, shape=4)
-    for t in range(1, 4):
-        z = pm.Categorical(f"z{t}", p=P[z], shape=4)
-        pm.Categorical(f"o{t}", p=seen[z], observed=R.integers(0, 4, 4))
-        alive = pm.Bernoulli(f"alive{t}", logit_p=b[alive] + R.normal(size=4), shape=4)
-        pm.Bernoulli(f"y{t}", 0.1 + 0.7 * alive, observed=R.integers(0, 2, 4))
-    return "TreeGibbs"
-
-
 def raters():
     """Dawid and Skene 1979, and rows of classes through softmax."""
     J, K = 3, 2
@@ -184,7 +172,7 @@ def along_an_axis():
     return "TreeGibbs"
 
 
-MODELS = [parents, taken, captured, raters, indexed_by_a_mixture]
+MODELS = [parents, taken, raters, indexed_by_a_mixture]
 MODELS += [shared_factor, factors_of_classes, covariances_of_classes, of_matrices, along_an_axis]
 
 

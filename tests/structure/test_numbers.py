@@ -106,15 +106,6 @@ def raters(seed):
     pm.Categorical("y", p=p, observed=rng(seed).integers(0, 3, (3, 2)))
 
 
-def confusion_matrices(seed):
-    """Every answer has an item and a rater (Dawid and Skene 1979)."""
-    r = rng(0)
-    item, rater = r.integers(0, 4, 9), r.integers(0, 2, 9)
-    confusion = pm.Dirichlet("confusion", np.ones((2, 3, 3)))
-    truth = pm.Categorical("truth", p=[0.2, 0.3, 0.5], shape=4)
-    pm.Categorical("y", p=confusion[rater, truth[item]], observed=rng(seed).integers(0, 3, 9))
-
-
 def observed_words(seed):
     """The topics of words (Blei et al. 2003)."""
     topics = pm.Dirichlet("topics", np.ones((2, 4)))
@@ -138,8 +129,7 @@ def logits_of_answers(seed):
 
 SHARED = [
     mixture, latent_counts, regression, couplings, quadratic, missing_and_zero_inflated, changepoint,
-    separate_scalars, shared_data, table_of_answers, raters, confusion_matrices, observed_words,
-    transposed_answers,
+    separate_scalars, shared_data, table_of_answers, raters, observed_words, transposed_answers,
 ]  # fmt: skip
 
 
@@ -152,9 +142,9 @@ def built(build, seed):
 @pytest.mark.parametrize("build", [*SHARED, logits_of_answers], ids=lambda build: build.__name__)
 @pytest.mark.by_default("mixture", "regression")
 def test_differences_are_those_of_each_model(build):
-    """Densities and differences are compared with PyMC's log density, of the first model and of others."""
+    """Densities and differences are compared with PyMC's log density: a model's, another's, the first's."""
     targets = []
-    for seed in (1, 2, 3, 1):
+    for seed in (1, 2, 1):
         model = built(build, seed)
         targets.append(compare(model)[0])
     if build in SHARED:
@@ -232,14 +222,14 @@ def taken_names(seed):
 
 @pytest.mark.parametrize("build", [chosen_places, interpolated, taken_names], ids=lambda b: b.__name__)
 def test_constants_where_the_model_needs_them(build):
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         compare(built(build, seed))
 
 
 @pytest.mark.slow
-def test_shapes_that_follow_from_numbers():
+def test_shapes_that_follow_from_numbers(walks):
     """A recorded mean over the elements that are not 0, of which the next model has fewer."""
-    for c in ([1.0, 2.0, 0.0], [3.0, 0.0, 0.0], [3.0, 2.0, 4.0]):
+    for c in ([1.0, 2.0, 0.0], [3.0, 0.0, 0.0]):
         with pm.Model():
             z, a, k = pm.Bernoulli("z", 0.3), pm.Normal("a"), pt.constant(np.array(c))
             pm.Deterministic("p", (a * k[k.nonzero()]).mean())

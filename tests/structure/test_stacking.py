@@ -197,13 +197,13 @@ def test_planted_errors_are_found(planted, monkeypatch):
 
 @pytest.mark.slow
 def test_steps_draw_what_the_vector_form_draws():
-    """The sites of 12 scalars in a list and of a vector, in the same order: the same program, the same
+    """The sites of 6 scalars in a list and of a vector, in the same order: the same program, the same
     numbers.
     """
     drawn = []
     for build in (chain, lambda n: chain(n, vector=True)):
         with pm.Model() as model:
-            names = build(12)
+            names = build(6)
             step = pmd.AutoStep(names, rng=np.random.default_rng(3))
         assert type(step).__name__ == "TreeGibbs"
         step.setup_chain(np.random.default_rng(4), tune=0, draws=3)
