@@ -161,6 +161,15 @@ def test_a_start_outside_of_the_support_is_named_as_it_is(value):
 
 
 @pytest.mark.slow
+def test_windows_that_are_wrong_are_noticed(monkeypatch):
+    in_windows(monkeypatch)
+    without_stretches(monkeypatch)
+    right = SumsInWindows._summed
+    monkeypatch.setattr(SumsInWindows, "_summed", lambda self, x: right(self, x) | True)
+    assert smallest_p_value() < 1e-6
+
+
+@pytest.mark.slow
 def test_totals_that_are_wrong_are_noticed(monkeypatch):
     in_windows(monkeypatch)
     without_stretches(monkeypatch)
