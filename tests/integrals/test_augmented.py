@@ -334,12 +334,12 @@ def of_unknown_size():
 
 
 @pytest.mark.slow
-def test_draws_with_unknown_cutpoints(caplog):
+def test_draws_with_unknown_cutpoints(caplog, walks):
     with pm.Model(), caplog.at_level("INFO", "pymc.discrete"):
         g, b = pm.Bernoulli("g", 0.4), pm.Normal("b", 0.0, 1.2)
         c = pm.Normal("c", [-1.0, 1.0], transform=pm.distributions.transforms.ordered)
         pm.OrderedProbit("y", eta=X[:, 0] * (g * b), cutpoints=c, observed=ANSWERS, compute_p=False)
-        posterior = pmd.sample(draws=4000, tune=400, random_seed=5, **QUIET).posterior.to_dataset()
+        posterior = pmd.sample(draws=8000, tune=400, random_seed=5, **QUIET).posterior.to_dataset()
     assert "given latent variables of 'y': 'b'" in caplog.text
     axis = np.linspace(-4.5, 4.5, 80)
     g, b, low, high = np.meshgrid([0, 1], axis, axis, axis, indexing="ij")
@@ -362,13 +362,13 @@ def test_a_model_without_other_continuous_variables_in_pm_sample():
 
 
 @pytest.mark.slow
-def test_draws_with_a_size_and_a_scale_that_are_unknown():
+def test_draws_with_a_size_and_a_scale_that_are_unknown(walks):
     with with_unknown_size():
-        idata = pmd.sample(draws=4000, tune=400, chains=4, random_seed=5, **QUIET)
+        idata = pmd.sample(draws=8000, tune=400, random_seed=5, **QUIET)
     check(idata.posterior, of_unknown_size())
 
 
-def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_bit(tmp_path):
+def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_bit(tmp_path, walks):
     options = {"tune": 4, "chains": 1, "random_seed": 5, **QUIET}
     with with_unknown_size() as model:
         whole = pmd.sample(draws=8, **options)
@@ -384,7 +384,7 @@ def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_b
         np.testing.assert_allclose(whole.sample_stats["lp"].values[0, draw], logp(point), rtol=1e-8)
 
 
-def test_a_gate_that_never_moves_is_judged_given_drawn_variables(caplog):
+def test_a_gate_that_never_moves_is_judged_given_drawn_variables(caplog, walks):
     """Given the further variables with which a chain starts, other values would often be probable."""
     with pm.Model():
         g, b = pm.Bernoulli("g", 0.5, shape=1), pm.Normal("b", 0.0, 1.0, shape=1)

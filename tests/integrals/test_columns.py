@@ -136,7 +136,11 @@ def after_moves(target, states, number, seed=1):
     return worst
 
 
-@each_model
+@pytest.mark.parametrize(
+    "build",
+    [models.multiples, beside_others, some_rows_do_not_count, more_columns_than_rows],
+    ids=lambda build: build.__name__,
+)
 @pytest.mark.by_default("more_columns_than_rows")
 def test_what_is_carried_along_is_that_of_the_state(build, monkeypatch):
     """Each move by itself: nothing is made anew."""
@@ -325,10 +329,10 @@ def of_unknown_scales():
 
 
 @pytest.mark.slow
-def test_draws_are_those_of_the_exact_posterior():
+def test_draws_are_those_of_the_exact_posterior(walks):
     model = unknown_scales()
     with model:
-        tree = pmd.sample(4000, tune=500, chains=4, random_seed=1, **QUIET)
+        tree = pmd.sample(8000, tune=500, random_seed=1, **QUIET)
     posterior = {k: v.values for k, v in tree["posterior"].items()}
     states, p, of = of_unknown_scales()
     assert np.abs(zs_of_proportions(posterior["g"], states, p)).max() < LARGEST_Z
@@ -349,9 +353,9 @@ def test_draws_are_those_of_the_exact_posterior():
 
 
 @pytest.mark.slow
-def test_draws_of_a_logistic_model_are_those_of_the_exact_posterior():
+def test_draws_of_a_logistic_model_are_those_of_the_exact_posterior(walks):
     with test_augmented.with_gates(test_augmented.bernoulli):
-        posterior = pmd.sample(4000, tune=200, random_seed=2, **QUIET).posterior
+        posterior = pmd.sample(8000, tune=200, random_seed=2, **QUIET).posterior
     test_augmented.check(posterior, test_augmented.of_bernoulli())
 
 

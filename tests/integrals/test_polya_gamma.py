@@ -190,14 +190,19 @@ def test_that_what_is_no_number_ends():
 
 
 def test_chains():
-    """Draws of several chains at once are those of each; of so many elements that narrow rounds are made."""
-    keys, z, bounds = jax.random.split(jax.random.key(4), 3), jnp.linspace(-3.0, 8.0, 100), (1.0, 10.0)
-    b = jnp.tile(jnp.array([1.0, 2.5, 4.5, 9.0]), 25)
+    """Draws of several chains at once are those of each; of so many elements that narrow rounds are made.
+
+    None of the numbers of trials is large, which is known in advance.
+    """
+    keys, z, bounds = jax.random.split(jax.random.key(4), 3), np.linspace(-3.0, 8.0, 800), (1.0, 10.0)
+    b = np.tile([1.0, 2.5, 4.5, 9.0], 200)
     draw = functools.partial(random_polyagamma, bounds=bounds)
     together = jax.jit(jax.vmap(draw, (0, None, None)))(keys, b, z)
     for key, omega in zip(keys, together, strict=True):
         np.testing.assert_allclose(sampler(bounds)(key, b, z), omega, rtol=1e-12)
     assert len(np.unique(together)) == together.size
+    mean, variance = np.array([mean_and_variance(*case) for case in zip(b, np.abs(z), strict=True)]).T
+    assert abs(z_of_mean(((together - mean) / np.sqrt(variance)).ravel(), 0.0)) < LARGEST_Z
 
 
 def test_arrays_of_32_bits_stay_so():
