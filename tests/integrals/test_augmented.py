@@ -23,6 +23,8 @@ from pymc_discrete.model.described import DescribedModel
 from tests.tools.running import QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments
 
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
+
 R = np.random.default_rng(7)
 X = R.normal(size=(9, 2))
 TRIALS = np.array([3, 0, 5, 1, 2, 4, 0, 1, 6])
@@ -301,7 +303,7 @@ def check(posterior, exact):
 @pytest.mark.slow
 def test_draws_are_those_of_the_posterior(caplog):
     with with_gates(bernoulli), caplog.at_level("INFO", "pymc.discrete"):
-        idata = pmd.sample(draws=4000, tune=200, random_seed=5, **QUIET)
+        idata = pmd.sample(draws=8000, tune=200, random_seed=5, **QUIET)
     assert "given Polya-Gamma variables of 'y': 'b', 'a'" in caplog.text
     check(idata.posterior, of_bernoulli())
 
@@ -334,7 +336,7 @@ def of_unknown_size():
 
 
 @pytest.mark.slow
-def test_draws_with_unknown_cutpoints(caplog, walks):
+def test_draws_with_unknown_cutpoints(caplog):
     with pm.Model(), caplog.at_level("INFO", "pymc.discrete"):
         g, b = pm.Bernoulli("g", 0.4), pm.Normal("b", 0.0, 1.2)
         c = pm.Normal("c", [-1.0, 1.0], transform=pm.distributions.transforms.ordered)
@@ -362,13 +364,13 @@ def test_a_model_without_other_continuous_variables_in_pm_sample():
 
 
 @pytest.mark.slow
-def test_draws_with_a_size_and_a_scale_that_are_unknown(walks):
+def test_draws_with_a_size_and_a_scale_that_are_unknown():
     with with_unknown_size():
         idata = pmd.sample(draws=8000, tune=400, random_seed=5, **QUIET)
     check(idata.posterior, of_unknown_size())
 
 
-def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_bit(tmp_path, walks):
+def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_bit(tmp_path):
     options = {"tune": 4, "chains": 1, "random_seed": 5, **QUIET}
     with with_unknown_size() as model:
         whole = pmd.sample(draws=8, **options)
@@ -384,7 +386,7 @@ def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_b
         np.testing.assert_allclose(whole.sample_stats["lp"].values[0, draw], logp(point), rtol=1e-8)
 
 
-def test_a_gate_that_never_moves_is_judged_given_drawn_variables(caplog, walks):
+def test_a_gate_that_never_moves_is_judged_given_drawn_variables(caplog):
     """Given the further variables with which a chain starts, other values would often be probable."""
     with pm.Model():
         g, b = pm.Bernoulli("g", 0.5, shape=1), pm.Normal("b", 0.0, 1.0, shape=1)
