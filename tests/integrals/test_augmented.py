@@ -1,6 +1,5 @@
 """Likelihoods that are quadratic forms given further variables: the forms, and draws of models with them."""
 
-import functools
 import itertools
 
 import jax
@@ -23,6 +22,8 @@ from pymc_discrete.integrals.probit import normal_between
 from pymc_discrete.model.described import DescribedModel
 from tests.tools.running import QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments
+
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 R = np.random.default_rng(7)
 X = R.normal(size=(9, 2))
@@ -282,6 +283,10 @@ def of_gates(logp):
     return moments(weights, {**values, "a": a})
 
 
+def of_bernoulli():
+    return of_gates(lambda eta: stats.bernoulli.logpmf(COUNTS > 0, expit(eta)))
+
+
 def columns(posterior):
     """{name: (chain, draw)} of gates, effective coefficients, and all else."""
     g, b = (np.atleast_3d(posterior[n].values) for n in ("g", "b"))
@@ -296,24 +301,11 @@ def check(posterior, exact):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("likelihood", "logp"),
-    [
-        (bernoulli, lambda eta: stats.bernoulli.logpmf(COUNTS > 0, expit(eta))),
-        (negative_binomial, lambda eta: stats.nbinom.logpmf(COUNTS, 0.7, 0.7 / (0.7 + np.exp(eta)))),
-        (probit, lambda eta: stats.bernoulli.logpmf(COUNTS > 0, stats.norm.cdf(eta))),
-        (
-            ordered,
-            lambda eta: np.log(np.maximum(stats.norm.cdf(UPPER - eta) - stats.norm.cdf(LOWER - eta), 1e-300)),
-        ),
-    ],
-)
-def test_draws_are_those_of_the_posterior(likelihood, logp, caplog):
-    with with_gates(likelihood), caplog.at_level("INFO", "pymc.discrete"):
-        idata = pmd.sample(draws=4000, tune=200, random_seed=5, **QUIET)
-    called = "latent" if likelihood in (probit, ordered) else "Polya-Gamma"
-    assert f"given {called} variables of 'y': 'b', 'a'" in caplog.text
-    check(idata.posterior, of_gates(logp))
+def test_draws_are_those_of_the_posterior(caplog):
+    with with_gates(bernoulli), caplog.at_level("INFO", "pymc.discrete"):
+        idata = pmd.sample(draws=8000, tune=200, random_seed=5, **QUIET)
+    assert "given Polya-Gamma variables of 'y': 'b', 'a'" in caplog.text
+    check(idata.posterior, of_bernoulli())
 
 
 def with_unknown_size():
@@ -326,7 +318,6 @@ def with_unknown_size():
     return model
 
 
-@functools.cache
 def of_unknown_size():
     """Moments of `with_unknown_size`, by the midpoint rule."""
     axis, sizes, scales = np.linspace(-6.0, 6.0, 81), np.linspace(0.02, 7.0, 120), np.linspace(0.04, 7.0, 88)
@@ -345,12 +336,13 @@ def of_unknown_size():
 
 
 @pytest.mark.slow
-def test_draws_with_unknown_cutpoints():
-    with pm.Model():
+def test_draws_with_unknown_cutpoints(caplog):
+    with pm.Model(), caplog.at_level("INFO", "pymc.discrete"):
         g, b = pm.Bernoulli("g", 0.4), pm.Normal("b", 0.0, 1.2)
         c = pm.Normal("c", [-1.0, 1.0], transform=pm.distributions.transforms.ordered)
         pm.OrderedProbit("y", eta=X[:, 0] * (g * b), cutpoints=c, observed=ANSWERS, compute_p=False)
-        posterior = pmd.sample(draws=4000, tune=400, random_seed=5, **QUIET).posterior.to_dataset()
+        posterior = pmd.sample(draws=8000, tune=400, random_seed=5, **QUIET).posterior.to_dataset()
+    assert "given latent variables of 'y': 'b'" in caplog.text
     axis = np.linspace(-4.5, 4.5, 80)
     g, b, low, high = np.meshgrid([0, 1], axis, axis, axis, indexing="ij")
     eta, ends = (g * b)[..., None] * X[:, 0], np.stack([np.full_like(low, -np.inf), low, high, -low + np.inf])
@@ -372,14 +364,9 @@ def test_a_model_without_other_continuous_variables_in_pm_sample():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["pmd.sample", "pm.sample"])
-def test_draws_with_a_size_and_a_scale_that_are_unknown(sampler):
-    options = {"draws": 4000, "tune": 400, "chains": 4, "random_seed": 5, **QUIET}
+def test_draws_with_a_size_and_a_scale_that_are_unknown():
     with with_unknown_size():
-        if sampler == "pm.sample":
-            idata = pm.sample(step=pmd.AutoStep(), cores=1, **options)
-        else:
-            idata = pmd.sample(**options)
+        idata = pmd.sample(draws=8000, tune=400, random_seed=5, **QUIET)
     check(idata.posterior, of_unknown_size())
 
 
@@ -399,17 +386,12 @@ def test_the_log_density_is_that_of_the_model_and_a_run_is_resumed_to_the_last_b
         np.testing.assert_allclose(whole.sample_stats["lp"].values[0, draw], logp(point), rtol=1e-8)
 
 
-@pytest.mark.parametrize("likelihood", [bernoulli, ordered])
-def test_a_gate_that_never_moves_is_judged_given_drawn_variables(likelihood, caplog):
+def test_a_gate_that_never_moves_is_judged_given_drawn_variables(caplog):
     """Given the further variables with which a chain starts, other values would often be probable."""
-    answers = np.repeat([0, 2] if likelihood is ordered else [0, 1], 40)
     with pm.Model():
         g, b = pm.Bernoulli("g", 0.5, shape=1), pm.Normal("b", 0.0, 1.0, shape=1)
         eta = (g * b) * np.repeat([-1.5, 1.5], 40)
-        if likelihood is ordered:
-            pm.OrderedProbit("y", eta=eta, cutpoints=[-0.5, 0.5], compute_p=False, observed=answers)
-        else:
-            pm.Bernoulli("y", logit_p=eta, observed=answers)
+        pm.Bernoulli("y", logit_p=eta, observed=np.repeat([0, 1], 40))
         caplog.set_level("INFO", "pymc.discrete")
         tree = pmd.sample(draws=150, tune=50, chains=2, random_seed=5, progressbar=False)
     # a product of a gate and a coefficient alone, which is read twice: by itself and squared

@@ -13,6 +13,8 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
+from scipy.special import logit, softmax
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse import integrated as choice
@@ -27,7 +29,7 @@ from pymc_discrete.integrals.integrated_out import drawn_coefficients
 from pymc_discrete.kernels.block_gibbs import visits_of
 from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.starts.start import dispersed
-from tests.integrals import models
+from tests.integrals import models, test_augmented
 from tests.integrals.models import X, Y
 from tests.integrals.test_integrals import error_after_many_moves, exact, integral, jittered
 from tests.kernels.test_every_kernel import KERNELS
@@ -38,12 +40,17 @@ from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 WIDE = np.random.default_rng(31).normal(size=(4, 6))
 
 
-@pytest.fixture(autouse=True)
-def forced(monkeypatch):
+pytestmark = pytest.mark.shares_programs
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forced():
     """This way for few columns, of which two are taken together."""
-    monkeypatch.setattr(columns, "MOST_IN_TABLEAU", 0)
-    monkeypatch.setattr(columns, "MOST_ROWS", np.inf)
-    monkeypatch.setattr(active, "ACTIVE_AT_ONCE", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "MOST_IN_TABLEAU", 0)
+        patch.setattr(columns, "MOST_ROWS", np.inf)
+        patch.setattr(active, "ACTIVE_AT_ONCE", 2)
+        yield
 
 
 def beside_others():
@@ -76,7 +83,6 @@ def more_columns_than_rows():
 
 
 BUILDS = (
-    models.gated,
     models.multiples,
     models.switched,
     beside_others,
@@ -130,7 +136,11 @@ def after_moves(target, states, number, seed=1):
     return worst
 
 
-@each_model
+@pytest.mark.parametrize(
+    "build",
+    [models.multiples, beside_others, some_rows_do_not_count, more_columns_than_rows],
+    ids=lambda build: build.__name__,
+)
 @pytest.mark.by_default("more_columns_than_rows")
 def test_what_is_carried_along_is_that_of_the_state(build, monkeypatch):
     """Each move by itself: nothing is made anew."""
@@ -169,8 +179,11 @@ def test_rounding_errors_are_noticed(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [models.gated, models.multiples], ids=["gates", "numbers"])
-@pytest.mark.parametrize("name", ["block gibbs", "path auxiliary"])
+@pytest.mark.parametrize(
+    ("name", "build"),
+    [("block gibbs", models.multiples), ("path auxiliary", models.gated)],
+    ids=["block gibbs-numbers", "path auxiliary-gates"],
+)
 def test_kernels_leave_the_target_as_it_is(name, build):
     _, _, target, _, _ = prepared(build)
     ranges = [range(a, b + 1) for a, b in zip(target.space.lower, target.space.upper, strict=True)]
@@ -178,14 +191,13 @@ def test_kernels_leave_the_target_as_it_is(name, build):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backward", [False, True])
-def test_a_scan_from_change_to_change_draws_what_a_scan_by_sites_does(backward, monkeypatch):
+def test_a_scan_from_change_to_change_draws_what_a_scan_by_sites_does(monkeypatch):
     _, _, target, _, states = prepared(more_columns_than_rows)
     found = []
     for _ in range(2):
         (visit,) = visits_of(target)
         visit = jax.jit(visit, static_argnums=2)
-        found.append(np.array([visit(jax.random.key(k), states[5 * k], backward) for k in range(12)]))
+        found.append(np.array([visit(jax.random.key(k), states[5 * k], True) for k in range(12)]))
         monkeypatch.setattr(SumOfParts, "all_at_once", lambda self, n: False)
     np.testing.assert_array_equal(*found)
     assert (found[0] != states[:60:5]).sum() > 10
@@ -252,10 +264,9 @@ def test_drawn_coefficients_have_the_mean_and_the_covariance_of_matrices():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [models.switched, beside_others], ids=lambda build: build.__name__)
-def test_nuts_moves_on_the_integral(build):
+def test_nuts_moves_on_the_integral():
     """The log density at two points, and its gradient, against the integral and its differences."""
-    model, _, coefficients = build()
+    model, _, coefficients = beside_others()
     point = jittered(model, coefficients, seed=2)
     point["g"] = np.array([1, 0, 1, 1])[: len(point["g"])]
     moved = [str(v.name) for v in model.continuous_value_vars if v.name not in coefficients]
@@ -281,63 +292,71 @@ def test_nuts_moves_on_the_integral(build):
         np.testing.assert_allclose(slope, here[1][v.name], atol=1e-9)
 
 
-def known_scale():
+def unknown_scales():
     with pm.Model() as model:
-        a, g = pm.Normal("a", 0.0, 2.0), pm.Bernoulli("g", 0.3, shape=3)
-        b = pm.Normal("b", 0.5, 1.5, shape=3)
-        pm.Normal("y", a + pt.dot(X[:, :3], g * b), 0.9, observed=Y)
+        s, w = pm.HalfNormal("s", 2.0), pm.Beta("w", 2, 2)
+        g = pm.Bernoulli("g", 0.4, shape=3)
+        b = pm.Normal("b", 0.0, 0.5 + w, shape=3)
+        pm.Normal("y", pt.dot(X[:, :3], g * b), s, observed=Y)
     return model
 
 
-@pytest.mark.slow
-def test_draws_are_those_of_the_exact_posterior():
-    from tests.integrals.test_integrals import exact_posterior
+def of_unknown_scales():
+    """States of `g`, their probabilities, and {name: mean and sd} of all else, by the midpoint rule."""
+    states = np.array(list(itertools.product([0, 1], repeat=3)))
+    s, w = np.meshgrid(np.linspace(0.1, 6.0, 300), (np.arange(60) + 0.5) / 60, indexing="ij")
+    prior = stats.halfnorm.logpdf(s, 0, 2) + stats.beta.logpdf(w, 2, 2)
+    logp, means, squares = [], [], []
+    for g in states:
+        M = X[:, :3] * g
+        A = M.T @ M / s[..., None, None] ** 2 + np.eye(3) / (0.5 + w[..., None, None]) ** 2
+        C = np.linalg.inv(A)
+        mean = C @ (M.T @ Y) / s[..., None] ** 2
+        fit = 0.5 * (mean @ (M.T @ Y) - Y @ Y) / s**2 - 9 * np.log(s)
+        fit += 0.5 * np.linalg.slogdet(C)[1] - 3 * np.log(0.5 + w)
+        logp.append(prior + fit + stats.bernoulli.logpmf(g, 0.4).sum())
+        means.append(mean)
+        squares.append(mean**2 + np.diagonal(C, axis1=-2, axis2=-1))
+    p = softmax(logp)
+    mean_of = lambda values: (p * values).sum()
+    of = {"s": (mean_of(s), mean_of(s**2)), "w": (mean_of(w), mean_of(w**2))}
+    of |= {f"b{n}": tuple(mean_of(np.array(v)[..., n]) for v in (means, squares)) for n in range(3)}
+    return (
+        states,
+        p.sum((1, 2)),
+        {k: (first, np.sqrt(second - first**2)) for k, (first, second) in of.items()},
+    )
 
-    model = known_scale()
+
+@pytest.mark.slow
+def test_draws_are_those_of_the_exact_posterior(walks):
+    model = unknown_scales()
     with model:
-        tree = pmd.sample(3000, tune=20, chains=2, random_seed=1, **QUIET)
+        tree = pmd.sample(8000, tune=500, random_seed=1, **QUIET)
     posterior = {k: v.values for k, v in tree["posterior"].items()}
-    states, p, mean, sd = exact_posterior()
+    states, p, of = of_unknown_scales()
     assert np.abs(zs_of_proportions(posterior["g"], states, p)).max() < LARGEST_Z
-    draws = np.concatenate([posterior["a"][..., None], posterior["b"]], axis=2)
-    for n in range(4):
-        assert np.abs(z_of_moments(draws[..., n], mean[n], sd[n])).max() < LARGEST_Z
+    draws = {"s": posterior["s"], "w": posterior["w"]} | {f"b{n}": posterior["b"][..., n] for n in range(3)}
+    for name, (mean, sd) in of.items():
+        assert np.abs(z_of_moments(draws[name], mean, sd)).max() < LARGEST_Z, name
     logp = model.compile_logp(mode="FAST_COMPILE")
     recorded = tree["sample_stats"]["lp"].values[:, -1]
     for c in range(2):
         last = {k: v[c, -1] for k, v in posterior.items()}
-        assert recorded[c] == pytest.approx(float(logp(last)), abs=1e-6)
-
-
-def unknown_scale(likelihood):
-    with pm.Model() as model:
-        w, g = pm.Beta("w", 2, 2), pm.Bernoulli("g", 0.4, shape=3)
-        b = pm.Normal("b", 0.0, 0.5 + w, shape=3)
-        likelihood(pt.dot(X[:, :3], g * b))
-    return model
-
-
-LIKELIHOODS = {
-    "normal": lambda eta: pm.Normal("y", eta, pm.HalfNormal("s", 2.0), observed=Y),
-    "logistic": lambda eta: pm.Bernoulli("y", logit_p=eta, observed=(Y > 0).astype(int)),
-}
+        point = {
+            "g": last["g"],
+            "b": last["b"],
+            "s_log__": np.log(last["s"]),
+            "w_logodds__": logit(last["w"]),
+        }
+        assert recorded[c] == pytest.approx(float(logp(point)), abs=1e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
-def test_draws_agree_with_those_without_integrals(likelihood):
-    import arviz as az
-
-    found = []
-    for options in ({"step": pmd.BlockGibbs}, {}):
-        with unknown_scale(likelihood) as model:
-            step = {"step": options["step"](["g"])} if options else {}
-            tree = pmd.sample(6000, tune=1000, chains=4, random_seed=2, **step, **QUIET)
-            found.append(tree["posterior"])
-    for name in [rv.name for rv in model.free_RVs]:
-        one, two = (az.summary(f, var_names=[name], round_to="none") for f in found)
-        z = (one["mean"] - two["mean"]) / np.hypot(one["mcse_mean"], two["mcse_mean"])
-        assert np.abs(z).max() < LARGEST_Z
+def test_draws_of_a_logistic_model_are_those_of_the_exact_posterior(walks):
+    with test_augmented.with_gates(test_augmented.bernoulli):
+        posterior = pmd.sample(8000, tune=200, random_seed=2, **QUIET).posterior
+    test_augmented.check(posterior, test_augmented.of_bernoulli())
 
 
 # ---------------------------------------------------------------- sizes
@@ -388,13 +407,13 @@ def toposort_of(v):
 
 
 @pytest.mark.slow
-def test_all_of_many_columns_may_be_active():
+def test_all_of_many_columns_may_be_active(monkeypatch):
     """Far more than rows, with differences by another way: a matrix of the columns."""
     model = many(60, 5)
     found = []
     x = np.ones(60, int)
     for most in (0, 1000):
-        columns.MOST_IN_TABLEAU = most
+        monkeypatch.setattr(columns, "MOST_IN_TABLEAU", most)
         density_of = pmd.target_from_model(model, ["g"], integrate=["a", "b"])
         target = density_of.at(model.initial_point())[1]
         found.append((float(target.logdensity(x)), np.asarray(target.differences(x))))

@@ -11,7 +11,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts import swept
-from tests.integrals.models import MODELS, SWEPT, X, Y, gated, groups, labels
+from tests.integrals.models import MODELS, SWEPT, X, Y, groups
 from tests.kernels.test_every_kernel import KERNELS
 from tests.tools.enumeration import check_kernel, enumerate_target
 from tests.tools.running import QUIET
@@ -100,10 +100,10 @@ def test_a_group_as_a_sum_of_singles_is_noticed(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", SWEPT, ids=lambda build: build.__name__)
-def test_a_tableau_that_is_carried_along_stays_that_of_the_state(build):
+@pytest.mark.parametrize("name", ["groups", "one_of_several", "multiples", "separate"])
+def test_a_tableau_that_is_carried_along_stays_that_of_the_state(name):
     """After several moves of sites, one of which returns."""
-    _, _, target, _, states = prepared(build.__name__)
+    _, _, target, _, states = prepared(name)
     # of each variable one program, since what is not compiled would trace its loops at every call
     move = jax.jit(target.carried_after, static_argnums=0)
     row_of = jax.jit(lambda n, site, x, carried: target.row(n, site, x, carried)[0], static_argnums=0)
@@ -146,27 +146,14 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
     assert error_after_many_moves() > 1e-4
 
 
-# Gates of two values: kernels that read a row of differences in turn, all of them at the state, and all at
-# every state of a path. The others read what one of these reads. Labels of more values: one of each kind.
-READ_ALIKE = (
-    "gibbs with gradients",
-    "langevin",
-    "langevin in continuous time",
-    "path auxiliary",
-    "tree gibbs, all at once",
-)
-# These need pairs of sites that interact through tables alone, which sites with an integral are not.
-OF_TABLES = ("swendsen-wang", "swendsen-wang, at times")
-ON_TARGETS = [*((name, gated) for name in KERNELS if name not in (*READ_ALIKE, *OF_TABLES))]
-ON_TARGETS += [("block gibbs", labels), ("path auxiliary", labels)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "build"), ON_TARGETS, ids=[f"{name}-{build.__name__}" for name, build in ON_TARGETS]
+    ("name", "build"),
+    [("block gibbs", "gated"), ("path auxiliary, recomputed", "gated"), ("block gibbs", "labels")],
 )
-def test_every_kernel_leaves_the_target_as_it_is(name, build):
-    _, _, target, _, _ = prepared(build.__name__)
+def test_kernels_leave_the_target_as_it_is(name, build):
+    """One reads rows of differences in turn, the other all of them at every state of a path."""
+    _, _, target, _, _ = prepared(build)
     ranges = [range(a, b + 1) for a, b in zip(target.space.lower, target.space.upper, strict=True)]
     check_kernel(enumerate_target(target, ranges), *KERNELS[name])
 
@@ -197,17 +184,12 @@ def exact_posterior():
     return states, p, first, np.sqrt(second - first**2)
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["pmd.sample", "pm.sample"])
-@pytest.mark.by_default("pm.sample")
-def test_draws_are_those_of_the_exact_posterior(native):
+def test_draws_are_those_of_the_exact_posterior():
     model = known_scale()
     with model:
         step = pmd.BlockGibbs(["g"], integrate="auto")
         assert [v.name for v in step.vars] == ["g", "a", "b"]
-        if native:
-            tree = pmd.sample(3000, tune=20, chains=2, step=step, random_seed=1, **QUIET)
-        else:
-            tree = pm.sample(2000, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+        tree = pm.sample(2000, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET)
     posterior = {k: v.values for k, v in tree["posterior"].items()}
     states, p, mean, sd = exact_posterior()
     assert np.abs(zs_of_proportions(posterior["g"], states, p)).max() < LARGEST_Z
@@ -219,33 +201,6 @@ def test_draws_are_those_of_the_exact_posterior(native):
     for c in range(2):
         last = {k: v[c, -1] for k, v in posterior.items()}
         assert recorded[c] == pytest.approx(float(logp(last)), abs=1e-6)
-
-
-def unknown_scale():
-    with pm.Model() as model:
-        s, w = pm.HalfNormal("s", 2.0), pm.Beta("w", 2, 2)
-        g = pm.Bernoulli("g", w, shape=3)
-        b = pm.Normal("b", 0.0, 1.5, shape=3)
-        pm.Normal("y", pt.dot(X[:, :3], g * b), s, observed=Y)
-    return model
-
-
-@pytest.mark.slow
-def test_draws_agree_with_those_without_integrals():
-    """The scale moves by NUTS, on the density with coefficients integrated out and without."""
-    found = []
-    for options in ({}, {"integrate": ["b"]}):
-        with unknown_scale():
-            step = pmd.BlockGibbs(["g"], **options)
-            found.append(
-                pmd.sample(8000, tune=1000, chains=4, step=step, random_seed=2, **QUIET)["posterior"]
-            )
-    import arviz as az
-
-    for name in ("s", "w", "g", "b"):
-        one, two = (az.summary(f, var_names=[name], round_to="none") for f in found)
-        z = (one["mean"] - two["mean"]) / np.hypot(one["mcse_mean"], two["mcse_mean"])
-        assert np.abs(z).max() < LARGEST_Z
 
 
 # ---------------------------------------------------------------- bad input

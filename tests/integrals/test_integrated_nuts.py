@@ -9,7 +9,7 @@ import pytest
 import pymc_discrete as pmd
 from tests.integrals.models import X, Y, gated, groups
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 
 def jittered(model, r):

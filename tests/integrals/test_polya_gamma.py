@@ -19,6 +19,7 @@ from tests.tools.statistics import g_test
 SHAPES, TILTS = (1.0, 2.0, 3.7, 15.0, 200.0), (0.0, 0.1, 5.0, 50.0)
 EXTREMES = [(1.0, 700.0), (1.01, 1e-8), (4.1, 30.0), (160.0, 1e-3), (161.0, 700.0), (1e4, 0.0), (1e4, 700.0)]
 CASES = [(b, z) for b in SHAPES for z in TILTS] + EXTREMES
+EACH = 2_000  # draws of each case at once
 ONE = (1.0, 1.0)  # bounds, where all b are 1
 LARGEST_Z = 4.0  # standard errors
 
@@ -92,13 +93,20 @@ def sampler(bounds=(1.0, np.inf)):
     return jax.jit(functools.partial(random_polyagamma, bounds=bounds))
 
 
-def draws_of_cases(draws, seed=1, dtype=float):
+def draws_at(b, z, times, seed, bounds=(1.0, np.inf)):
+    """(times, n) float, for elements (n,): as many in all tests, which so share a program."""
+    keys = jax.random.split(jax.random.key(seed), times)
+    omega = np.array([sampler(bounds)(key, b, z) for key in keys])
+    assert omega.dtype == b.dtype
+    return omega.astype(float)
+
+
+def draws_of_cases(times, seed, dtype):
     """(cases, draws) float, of all `CASES` at once, with z of both signs."""
-    b, z = (np.repeat(column, draws) for column in np.array(CASES).T)
+    b, z = (np.repeat(column, EACH) for column in np.array(CASES, dtype).T)
     z[::2] *= -1
-    omega = sampler()(jax.random.key(seed), jnp.asarray(b, dtype), jnp.asarray(z, dtype))
-    assert omega.dtype == dtype
-    return np.asarray(omega, float).reshape(-1, draws)
+    drawn = draws_at(b, z, times, seed).reshape(times, len(CASES), EACH)
+    return drawn.swapaxes(0, 1).reshape(len(CASES), -1)
 
 
 def z_of_mean(values, exact):
@@ -131,10 +139,12 @@ def p_of_quantiles(omega, b, z):
     return g_test(np.bincount(np.searchsorted(edges, omega), minlength=len(p)), p)
 
 
-def check_all(draws, seed, dtype):
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_draws(dtype, times):
     """Moments of all cases, and the p values of their quantiles."""
     with jax.enable_x64(dtype == np.float64):
-        omegas = draws_of_cases(draws, seed, dtype)
+        omegas = draws_of_cases(times, times, dtype)
     ps = []
     for (b, z), omega in zip(CASES, omegas, strict=True):
         check_moments(omega, b, z)
@@ -143,21 +153,11 @@ def check_all(draws, seed, dtype):
     assert stats.kstest(ps, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_draws(dtype):
-    check_all(2_000, 1, dtype)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_many_draws(dtype):
-    check_all(40_000, 2, dtype)
-
-
-@pytest.mark.parametrize("draws", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("z", [0.0, 1.0, -8.0, 700.0])
-def test_draws_where_all_b_are_1(z, draws):
-    omega = np.asarray(sampler(ONE)(jax.random.key(2), jnp.ones(draws), jnp.full(draws, z)))
+def test_draws_where_all_b_are_1(z, times):
+    n = EACH * len(CASES)
+    omega = draws_at(np.ones(n), np.full(n, z), times, 2, ONE).ravel()
     check_moments(omega, 1.0, abs(z))
     assert p_of_quantiles(omega, 1.0, abs(z)) > 1e-3
 
@@ -169,12 +169,12 @@ def test_sums_of_gamma_variables(z):
 
     The rest has a standard deviation of less than 1e-4 times that of the sum.
     """
-    rng, draws, terms, b = np.random.default_rng(1), 100_000, 200, 1.6
+    rng, n, terms, b = np.random.default_rng(1), EACH * len(CASES), 200, 1.6
     scales = 1 / (2 * np.pi**2 * (np.arange(terms) + 0.5) ** 2 + z**2 / 2)
     mean, variance = mean_and_variance(b, z)
     assert b * (1 / (2 * np.pi**2 * (np.arange(terms, 10**6) + 0.5) ** 2) ** 2).sum() < 1e-8 * variance
-    sums = sum(scale * rng.gamma(b, size=draws) for scale in scales) + mean - b * scales.sum()
-    omega = np.asarray(sampler()(jax.random.key(5), jnp.full(draws, b), jnp.full(draws, z)))
+    sums = sum(scale * rng.gamma(b, size=2 * n) for scale in scales) + mean - b * scales.sum()
+    omega = draws_at(np.full(n, b), np.full(n, z), 2, 5).ravel()
     assert stats.ks_2samp(sums, omega).pvalue > 1e-3
 
 
@@ -189,17 +189,20 @@ def test_that_what_is_no_number_ends():
     np.testing.assert_array_equal(np.isnan(omega), [True, False])
 
 
-@pytest.mark.by_default("bounds0")
-@pytest.mark.parametrize("bounds", [ONE, (1.0, np.inf)])
-def test_chains(bounds):
-    """Draws of several chains at once are those of each; of so many elements that narrow rounds are made."""
-    keys, z = jax.random.split(jax.random.key(4), 3), jnp.linspace(-3.0, 8.0, 100)
-    b = jnp.ones(100) if bounds == ONE else jnp.tile(jnp.array([1.0, 2.5, 9.0, 180.0]), 25)
+def test_chains():
+    """Draws of several chains at once are those of each; of so many elements that narrow rounds are made.
+
+    None of the numbers of trials is large, which is known in advance.
+    """
+    keys, z, bounds = jax.random.split(jax.random.key(4), 3), np.linspace(-3.0, 8.0, 800), (1.0, 10.0)
+    b = np.tile([1.0, 2.5, 4.5, 9.0], 200)
     draw = functools.partial(random_polyagamma, bounds=bounds)
     together = jax.jit(jax.vmap(draw, (0, None, None)))(keys, b, z)
     for key, omega in zip(keys, together, strict=True):
         np.testing.assert_allclose(sampler(bounds)(key, b, z), omega, rtol=1e-12)
     assert len(np.unique(together)) == together.size
+    mean, variance = np.array([mean_and_variance(*case) for case in zip(b, np.abs(z), strict=True)]).T
+    assert abs(z_of_mean(((together - mean) / np.sqrt(variance)).ravel(), 0.0)) < LARGEST_Z
 
 
 def test_arrays_of_32_bits_stay_so():
