@@ -41,14 +41,6 @@ def several_variables():
     return {"x": [range(4)] * 3, "k": [range(5)] * 2, "b": [range(2)]}
 
 
-def an_unbounded_total():
-    """n is a sum, and what is seen of it leaves few values."""
-    a, b = pm.Poisson("a", 2.0), pm.Geometric("b", 0.5)
-    pm.DirichletMultinomial("x", n=a + 2 * b, a=[1.0, 2.0])
-    pm.Normal("y", a + 2 * b, 0.5, observed=4.5)
-    return {"a": [range(7)], "b": [range(1, 5)], "x": [range(9)] * 2}
-
-
 def parts_of_a_poisson_total():
     """Two of three counts with a Poisson total are seen, each unit with probability 1/2."""
     N = pm.Poisson("N", 1.5)
@@ -79,9 +71,7 @@ WAYS = {
 @pytest.mark.parametrize(
     ("build", "way"),
     [
-        (several_variables, "AutoStep"),
         (table, "pmd.sample"),
-        (an_unbounded_total, "pmd.sample"),
         (parts_of_a_poisson_total, "AutoStep"),
         (totals_in_a_batch, "pmd.sample"),
     ],

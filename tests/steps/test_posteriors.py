@@ -15,8 +15,8 @@ from tests.posteriors import CASES, probabilities
 from tests.tools.running import sample_with_pymc
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
-# bounded sites, windows, and a support that the step is told
-SAMPLED = [case for case in CASES if case.build.__name__ in ("bounded", "counts", "given_support")]
+# bounded sites, and a support that the step is told
+SAMPLED = [case for case in CASES if case.build.__name__ in ("bounded", "given_support")]
 
 
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.build.__name__)

@@ -16,6 +16,8 @@ import pymc_discrete as pmd
 from tests.tools.running import QUIET, sample_with_pymc
 from tests.tools.statistics import check_proportions
 
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
+
 
 class Shared(pmd.GibbsWithGradients):
     """Gibbs-With-Gradients beside another step for the same variables."""
