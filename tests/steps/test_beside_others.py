@@ -1,4 +1,4 @@
-"""Steps that make their draws ahead, beside steps of PyMC: three models whose posteriors are computed by hand,
+"""Steps that make their draws ahead, beside steps of PyMC: models whose posteriors are computed by hand,
 the discrete unknowns enumerated, and the continuous ones integrated in closed form or on a grid.
 """
 

@@ -77,11 +77,11 @@ def test_in_pymc(caplog):
     check_proportions(idata["posterior"], [*VALUES], *enumerated(model, VALUES))
     assert not [r.getMessage() for r in caplog.records if "two steps" in r.getMessage()]
     assert idata["sample_stats"]["share_accept"].ndim == 2
-    other = pmd.GibbsWithGradients(["b"], model=model)
+    other = pmd.BlockGibbs(model=model)
     sample_with_pymc(model, [*steps, other], draws=60, tune=10, chains=1)
     said = [r.getMessage() for r in caplog.records if "two steps" in r.getMessage()]
     assert said
-    assert all("'b' belongs" in line for line in said)
+    assert any("'b'" in line for line in said)
 
 
 @pytest.mark.slow
