@@ -49,14 +49,6 @@ def parts_of_a_poisson_total():
     return {"N": [range(8)], "x": [range(7), range(6), range(5)]}
 
 
-def totals_in_a_batch():
-    """Vectors with totals of their own, of which one is the sum of two unknown counts; a part is measured."""
-    a, b = pm.Bernoulli("a", [0.4, 0.7]), pm.Bernoulli("b", 0.5)
-    x = pm.DirichletMultinomial("x", n=a + b, a=np.array([1.0, 2.0]), shape=(2, 2))
-    pm.Normal("y", x[:, 0] - b, 0.8, observed=[1.0, 2.0])
-    return {"a": [range(2)] * 2, "b": [range(2)], "x": [range(3)] * 4}
-
-
 WAYS = {
     "AutoStep": lambda model: sample_with_pymc(
         model, lambda: pmd.AutoStep(), draws=2000, tune=100, random_seed=4
@@ -73,7 +65,6 @@ WAYS = {
     [
         (table, "pmd.sample"),
         (parts_of_a_poisson_total, "AutoStep"),
-        (totals_in_a_batch, "pmd.sample"),
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )
