@@ -565,7 +565,7 @@ row(
 row(
     "which only a program that moves all of the model draws",
     target(logistic, integrate=["a"]),
-    on(logistic, lambda model: pmd.sample(2, 2, 1, progressbar=False, compute_convergence_checks=False)),
+    on(logistic, sample),
     target(logistic),
 )
 row(

@@ -9,13 +9,12 @@ import pytest
 from arviz_base import from_dict
 from pymc.exceptions import SamplingError
 from scipy import integrate, stats
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 
 import pymc_discrete as pmd
 from pymc_discrete.evidence.log_evidence import PILOT_TUNE, points_of
 from pymc_discrete.evidence.population import Population
 from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
-from tests.tools.processes import ROOT
 
 pytestmark = pytest.mark.shares_programs
 
@@ -36,35 +35,6 @@ def check(found, exact: float, exact_draws: bool = False) -> None:
 
 
 # ---------------------------------------------------------------- models and their exact evidence
-# counts of 111 years, of which two are missing
-COUNTS = np.genfromtxt(
-    ROOT / "examples" / "data" / "coal_mining_disasters.csv", delimiter=",", skip_header=1
-)[:, 1]
-YEARS = np.flatnonzero(~np.isnan(COUNTS))
-DISASTERS = COUNTS[YEARS].astype(int)
-
-
-def coal() -> pm.Model:
-    with pm.Model() as model:
-        switch = pm.DiscreteUniform("switch", 0, len(COUNTS) - 1)
-        rate = pm.math.switch(switch > YEARS, pm.Exponential("early", 1.0), pm.Exponential("late", 1.0))
-        pm.Poisson("disasters", rate, observed=DISASTERS)
-    return model
-
-
-def of_counts(y: np.ndarray) -> float:
-    """The log evidence of Poisson counts whose rate has an Exponential(1) prior."""
-    return float(gammaln(y.sum() + 1) - (y.sum() + 1) * np.log(len(y) + 1) - gammaln(y + 1).sum())
-
-
-def of_coal() -> float:
-    n = len(COUNTS)
-    return float(
-        logsumexp([of_counts(DISASTERS[s > YEARS]) + of_counts(DISASTERS[s <= YEARS]) for s in range(n)])
-        - np.log(n)
-    )
-
-
 HEIGHTS = np.array([-2.1, -1.6, -1.9, 0.4, 2.3, 2.8, 3.1])
 
 
@@ -140,7 +110,6 @@ def of_pines(x: np.ndarray) -> float:
 
 
 CASES = {
-    "coal, changepoint": (coal, of_coal),
     "2 components": (mixture, of_mixture),
     "2 components, summed out": (lambda: pmd.marginalize(mixture()), of_mixture),
     "pines, adjusted": (lambda: pines(ADJUSTED), lambda: of_pines(ADJUSTED)),
@@ -148,7 +117,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.by_default("coal, changepoint")
+@pytest.mark.by_default("2 components")
 def test_against_exact_evidence(name):
     build, exact = CASES[name]
     found = pmd.log_evidence(build(), chains=100, temperatures=150, random_seed=1, progressbar=False)

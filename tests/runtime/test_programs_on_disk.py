@@ -5,6 +5,7 @@ import functools
 import os
 import pickle
 import re
+import threading
 import uuid
 
 import jax
@@ -34,9 +35,7 @@ programs_on_disk.compiled = lambda lowered, *more: made.append(lowered) or compi
 with pm.Model() as model:
     lam, p = pm.Gamma("lam", 3, 0.5), pm.Beta("p", 2, 2)
     N = pm.Poisson("N", lam, shape=2)
-    b = pm.Bernoulli("b", 0.4, shape=3)
     pm.Binomial("y", n=N, p=p, observed=np.array([2, 4]))
-    pm.Potential("e", 0.7 * b[0] * b[1] - 0.3 * b[2] * p)
 tree = pmd.sample(20, tune=30, chains=2, random_seed=1, model=model, progressbar=False,
                   compute_convergence_checks=False)
 values = [tree["posterior"][name].values.tobytes() for name in sorted(tree["posterior"].data_vars)]
@@ -48,12 +47,10 @@ print(hashlib.sha256(b"".join(values)).hexdigest(), len(made))
 
 @pytest.mark.slow
 def test_a_second_process_draws_the_same_and_compiles_nothing(tmp_path):
-    """Two at once write the same files. The chains call LAPACK."""
+    """The chains call LAPACK."""
     environment = {SETTING: str(tmp_path), "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jax")}
-    both = [start_python(DRAWS, **environment) for _ in range(2)]
-    (draws, made), (other, more) = (output_of(process).split() for process in both)
-    assert int(made) + int(more) >= 2
-    assert other == draws
+    draws, made = output_of(start_python(DRAWS, **environment)).split()
+    assert int(made) >= 2
     assert output_of(start_python(DRAWS, **environment)).split() == [draws, "0"]
     assert not [file for file in tmp_path.rglob("tmp*") if file.is_file()]
 
@@ -191,6 +188,21 @@ def test_lapack_is_found_by_a_loaded_program(kept):
         np.testing.assert_allclose(written(kept(jnp.linalg.cholesky), a), np.linalg.cholesky(a))
     (file,) = files()
     assert b"lapack_dpotrf" in file.read_bytes()
+
+
+def test_two_that_write_the_same_file_at_once(kept, monkeypatch):
+    both, replace = threading.Barrier(2, timeout=60), os.replace
+
+    def together(*paths):
+        both.wait()
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", together)
+    assert kept(twice)(3.0) == 7.0
+    assert written(kept(twice), 3.0) == 7.0  # nothing is on disk yet
+    (file,) = files()
+    assert not [other for other in folder().iterdir() if other.is_file() and other != file]
+    assert programs_on_disk.read(file.name.removesuffix(ENDINGS[1])) is not None
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
@@ -381,9 +393,11 @@ def name_of(model):
         return name.args[0]
 print(name_of(a_model(function=squared)))
 """
-    for seed in "01":
-        given = {SETTING: str(tmp_path), "PYTHONHASHSEED": seed}
-        assert output_of(start_python(code, **given)).split() == [here]
+    given = {
+        SETTING: str(tmp_path),
+        "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0",
+    }
+    assert output_of(start_python(code, **given)).split() == [here]
     flags = os.environ.get("XLA_FLAGS", "")
     other = {SETTING: str(tmp_path), "XLA_FLAGS": f"{flags} --xla_cpu_enable_fast_math=false"}
     (found,) = output_of(start_python(code, **other)).split()

@@ -17,7 +17,7 @@ from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.precision import precision
 from pymc_discrete.engine.program import Program, recorded
-from tests.models import DENSE, SMALL, labels_and_count, visited
+from tests.models import DENSE, binary, bounded, categorical, labels_and_count, mixed, visited
 from tests.tools.enumeration import evaluate
 from tests.tools.interpreted import interpreted
 from tests.tools.processes import run_python
@@ -109,13 +109,16 @@ def test_no_64_bits_in_the_program():
     assert "i64[" not in jaxpr
 
 
+SITES = [binary, categorical, bounded, mixed, *DENSE, visited]
+
+
 @interpreted
 def changes_from(target, start, states):
     return jax.vmap(target.centred(start).logdensity)(states)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [*SMALL, *DENSE, visited], ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", SITES, ids=lambda build: build.__name__)
 def test_differences_of_every_kind_of_site(build):
     with pm.Model() as model:
         ranges, options = build()

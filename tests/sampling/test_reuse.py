@@ -80,21 +80,17 @@ def test_a_second_call_compiles_nothing(compilations):
 
 # runs that differ from `sampled(a_model())`, or, where NUTS is not asked, from one without `mu`
 AGAIN = {
-    "numbers": lambda: sampled(
-        a_model(initval=[3.0, -3.0], prior=(0.6,) * 6, sd=3.0),
+    "numbers and data": lambda: sampled(
+        a_model(y=Y + 1, initval=[3.0, -3.0], prior=(0.6,) * 6, sd=3.0),
         draws=33,
         chains=3,
         random_seed=5,
         target_accept=0.95,
     ),
-    "data": lambda: sampled(a_model(y=Y + 1)),
-    "shape of a prior": lambda: sampled(a_model(prior=0.3, discrete=True)),
     "tuning": lambda: sampled(a_model(), tune=31, nuts={"dense": True}, discard_tuned_samples=False),
     "float32": lambda: sampled(a_model(discrete=True), dtype="float32", var_names=["n"]),
-    "step": lambda: of_labels(pmd.GibbsWithGradients, ["z", "n"]),
     "options": lambda: of_labels(pmd.GibbsWithGradients, ["z", "n"], n_flips=2),
     "support": lambda: of_labels(pmd.BlockGibbs, "n", support={"n": (0, 40)}),
-    "window": lambda: of_labels(pmd.BlockGibbs, "n", window={"n": 3}),
     "slice": lambda: sampled(model := a_model(), step=pmd.ReparameterizedSlice("mu", model=model)),
 }
 
@@ -104,25 +100,19 @@ def of_labels(step, names, **options):
     return sampled(model, step=step(names, model=model, **options))
 
 
-FEW = ("data", "options")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "names", [FEW, [name for name in AGAIN if name not in FEW]], ids=["a few", "the others"]
-)
-def test_what_was_kept_does_not_change_the_draws(names):
+def test_what_was_kept_does_not_change_the_draws():
     """After other runs, the draws are those of a process that has not run anything."""
     alone = {}
-    for name in names:
+    for name, run in AGAIN.items():
         forget()
-        alone[name] = AGAIN[name]()
+        alone[name] = run()
     forget()
     sampled(a_model())
     sampled(a_model(discrete=True))
     of_labels(pmd.GibbsWithGradients, ["z", "n"])
-    for name in names:
-        assert_same_draws(alone[name], AGAIN[name]())
+    for name, run in AGAIN.items():
+        assert_same_draws(alone[name], run())
 
 
 @pytest.mark.slow
@@ -258,20 +248,15 @@ def counts(seed=0, sd=1.3):
 
 @pytest.mark.slow
 def test_counts_that_are_summed_out(compilations):
-    sampled(counts(), collapse=True)
-    for other in ({"seed": 1}, {"seed": 2, "sd": 0.7}):
-        compilations.clear()
-        again = sampled(counts(**other), collapse=True)
-        assert not compilations, other
-        forget()
-        assert_same_draws(again, sampled(counts(**other), collapse=True))
-
-
-@pytest.mark.slow
-def test_the_log_density_of_a_model_whose_counts_are_summed_out():
-    """The names of numbers of a model and of what is left of it, which one program reads, do not collide."""
     model = counts()
     draws = sampled(model, collapse=True)
+    other = {"seed": 2, "sd": 0.7}
+    compilations.clear()
+    again = sampled(counts(**other), collapse=True)
+    assert not compilations
+    forget()
+    assert_same_draws(again, sampled(counts(**other), collapse=True))
+    # the names of numbers of a model and of what is left of it, which one program reads, do not collide
     logp = model.compile_logp(mode="FAST_COMPILE")
     posterior = draws["posterior"].to_dataset().stack(all=("chain", "draw"))
     for k in range(0, posterior.sizes["all"], 7):

@@ -212,16 +212,6 @@ def test_workers_draw_what_one_process_draws():
 
 
 @pytest.mark.slow
-def test_variables_that_another_step_moves_are_left_to_it(caplog):
-    caplog.set_level("INFO", "pymc.discrete")
-    model = model_of(population_and_labels)
-    with model:
-        tree = sample_with_pymc(model, [pm.Slice([model["p"]]), pmd.AutoStep()], 5, 5, chains=2)
-    assert set(draws_of(tree)) == {"p", "N", "z", "mu"}
-    assert sum("leaves 'p' to another step" in r.getMessage() for r in caplog.records) == 1
-
-
-@pytest.mark.slow
 def test_only_while_the_chain_tunes():
     """Afterwards a transition does not depend on what was seen before."""
     model = model_of(population)
@@ -247,15 +237,7 @@ def test_only_while_the_chain_tunes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "steps",
-    [
-        lambda: pmd.AutoStep(),
-        lambda: [pmd.AutoStep(), pm.Slice([pm.modelcontext(None)["p"]])],
-    ],
-    ids=["alone", "p elsewhere"],
-)
-def test_the_posterior_is_exact(steps):
+def test_what_another_step_moves_is_left_to_it_and_the_posterior_is_exact(caplog):
     """The distribution of N and the mean of p given N, against sums and integrals over all of their values.
 
     N alone would not tell that it was drawn given an old p.
@@ -266,7 +248,11 @@ def test_the_posterior_is_exact(steps):
         population()
         pm.Normal("mu")
 
+    caplog.set_level("INFO", "pymc.discrete")
+    steps = lambda: [pmd.AutoStep(), pm.Slice([pm.modelcontext(None)["p"]])]
     draws = draws_of(sample_with_pymc(model_of(build), steps, 1200, 400))
+    assert set(draws) == {"p", "N", "mu"}
+    assert sum("leaves 'p' to another step" in r.getMessage() for r in caplog.records) == 1
     sizes, exact = np.arange(4, 34), exact_population()
     mean_p = (1 + SEEN.sum()) / (2 + 3 * sizes)
     for lower, upper in ((4, 6), (6, 10), (10, 20), (20, 34)):

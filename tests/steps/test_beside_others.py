@@ -1,4 +1,4 @@
-"""Steps that make their draws ahead, beside steps of PyMC: five models whose posteriors are computed by hand,
+"""Steps that make their draws ahead, beside steps of PyMC: models whose posteriors are computed by hand,
 the discrete unknowns enumerated, and the continuous ones integrated in closed form or on a grid.
 """
 
@@ -15,7 +15,7 @@ from scipy.special import gammaln, logsumexp
 import pymc_discrete as pmd
 from tests.tools.running import draws_of, sample_with_pymc
 
-pytestmark = pytest.mark.shares_programs
+pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
 LARGEST_Z = 4.0
 DRAWS = 1200
@@ -96,33 +96,6 @@ def poisson():
     }
 
 
-POINTS, WEIGHTS, CENTRES = (
-    np.array([-1.3, -0.4, 0.2, 0.9, 1.7, 2.4]),
-    np.array([0.45, 0.55]),
-    np.array([-1, 1]),
-)
-
-
-def labels():
-    with pm.Model() as model:
-        mu, z = pm.Normal("mu", CENTRES, 1.0), pm.Categorical("z", WEIGHTS, shape=6)
-        pm.Normal("y", mu[z], 1.0, observed=POINTS)
-    states = np.array([*itertools.product([0, 1], repeat=6)])
-    logp, means = [], []
-    for z in states:
-        which = np.eye(2)[z]
-        covariance = np.eye(6) + which @ which.T
-        off = POINTS - which @ CENTRES
-        logp.append(np.log(WEIGHTS[z]).sum() + stats.multivariate_normal(np.zeros(6), covariance).logpdf(off))
-        means.append(CENTRES + which.T @ np.linalg.solve(covariance, off))
-    p, means = np.exp(logp - logsumexp(logp)), np.array(means)
-    return model, {
-        "z": (lambda d: d["z"], p @ states),
-        "mu": (lambda d: d["mu"], p @ means),
-        "mu1 z": (lambda d: d["mu"][..., 1:] * d["z"], (p * means[:, 1]) @ states),
-    }
-
-
 def worth(draws):
     """The number of independent draws that have the Monte Carlo error of these."""
     return float(np.nan_to_num(az.ess(np.atleast_2d(draws), method="mean"), nan=1.0))
@@ -152,7 +125,6 @@ def furthest(idata, expected):
 # ---------------------------------------------------------------- combinations
 # {name: (model, steps in the order in which they move, number of tuning draws)}
 CASES = {
-    "labels, beside NUTS": (labels, lambda m: [pmd.GibbsWithGradients(), pm.NUTS()], 300),
     "poisson, all variables": (poisson, lambda m: [pmd.BlockGibbs(), pm.Metropolis()], 300),
     "inclusion, integrated out": (inclusion, lambda m: [pm.Slice([m["b"]]), pmd.AutoStep()], 300),
 }

@@ -44,9 +44,9 @@ OTHERS = others(*STEPS.values(), pmd.PerturbAndMaxProduct)
 STEPS |= OTHERS
 # what a step is to PyMC does not depend on these options of its kernel, of which `test_tuning` asks
 OF_OPTIONS = ("dlmc",)
-# NUTS moves in the same program: beside a kernel that tunes, one that does not, and steps of other programs
-# (swendsen-wang needs pairs of sites, of which there are none in that model)
-BESIDE_NUTS = ("pafs", "block gibbs", "auto", "flow", *OTHERS)
+# NUTS moves in the same program: beside a kernel that tunes, and steps of other programs. Kernels that do not
+# tune are beside it in test_ahead.py and test_auto_not_sampled.py.
+BESIDE_NUTS = ("pafs", "flow", *OTHERS)
 TUNED = {
     "gwg": "n_flips",
     "pafs": "path_length",

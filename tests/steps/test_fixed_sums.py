@@ -18,13 +18,6 @@ pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")
 
 
 # ---------------------------------------------------------------- against enumeration
-def beside_an_indicator():
-    x = pm.Multinomial("x", np.array([3, 2]), np.array([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]))
-    b = pm.Bernoulli("b", 0.3)
-    pm.Normal("y", x[:, 0] + 2 * b * x[:, 1], 1.0, observed=[2.5, 0.4])
-    return {"x": [range(4)] * 3 + [range(3)] * 3, "b": [range(2)]}
-
-
 def overdispersed():
     x = pm.DirichletMultinomial("x", n=6, a=np.array([0.4, 1.0, 2.5]))
     pm.Poisson("y", 0.5 + x[0] * x[2], observed=4)
@@ -44,7 +37,6 @@ def with_pymc(step, **options):
 
 WAYS = {
     "BlockGibbs": with_pymc(pmd.BlockGibbs),
-    "GibbsWithGradients": with_pymc(pmd.GibbsWithGradients, n_flips="adapt"),
     "PathAuxiliary in pmd.sample": lambda model: pmd.sample(
         3000, tune=300, chains=2, model=model, random_seed=6, step=pmd.PathAuxiliary(model=model), **QUIET
     ),
@@ -57,7 +49,6 @@ WAYS = {
     [
         (overdispersed, "BlockGibbs"),
         (sums_of_columns, "pmd.sample"),
-        (beside_an_indicator, "GibbsWithGradients"),
         (overdispersed, "PathAuxiliary in pmd.sample"),
     ],
     ids=lambda v: getattr(v, "__name__", v),
@@ -95,7 +86,6 @@ def linkage_of_two_cells():
 @pytest.mark.parametrize(
     ("build", "way"),
     [
-        (linkage_of_two_cells, "pmd.sample"),
         (linkage_of_five_cells, "pmd.sample"),
         (linkage_of_two_cells, "pm.sample"),
     ],

@@ -15,6 +15,7 @@ from pymc_discrete.tempering.path import path
 from tests.tools.running import QUIET as UNSEEDED
 from tests.tools.statistics import LARGEST_Z
 
+pytestmark = pytest.mark.shares_programs
 Y = np.array([-2.2, 1.9, -1.4, 2.6, 0.7])
 PRIOR, SD = 1.5, 1.6
 QUIET = UNSEEDED | {"random_seed": 1}
@@ -54,7 +55,9 @@ def check_draws(posterior):
 
 def test_draws_of_pmd_sample_are_those_of_the_joint_posterior(caplog):
     with two_signs(), caplog.at_level(logging.INFO, "pymc.discrete"):
-        idata = pmd.sample(1500, 400, 4, temper={"replicas": 4}, initvals={"z": np.ones(5, int)}, **QUIET)
+        idata = pmd.sample(
+            1500, 400, 4, temper={"replicas": 4}, initvals={"z": np.ones(5, int)}, chunk=100, **QUIET
+        )
     assert "Summed out at every inverse temperature: 'z'" in caplog.text
     check_draws(idata["posterior"])
     shares, _, evidence = by_quadrature()
@@ -78,26 +81,28 @@ def test_draws_of_pm_sample_are_those_of_the_joint_posterior(caplog):
 def test_a_resumed_run_has_the_same_draws(tmp_path):
     def run(draws, **options):
         with two_signs():
-            return pmd.sample(draws, 40, 2, temper={"replicas": 3}, chunk=10, **QUIET, **options)
+            return pmd.sample(draws, 40, 2, temper={"replicas": 4}, chunk=100, **QUIET, **options)
 
-    whole = run(30)
-    run(10, checkpoint=tmp_path)
-    resumed = run(30, checkpoint=tmp_path)
+    whole = run(300)
+    run(100, checkpoint=tmp_path)
+    resumed = run(300, checkpoint=tmp_path)
     for group in ("posterior", "probabilities", "tempering"):
         for name, values in whole[group].data_vars.items():
             np.testing.assert_array_equal(values, resumed[group][name])
 
 
 @pytest.mark.slow
-def test_the_barrier_is_lower():
-    """Labels that are drawn make the likelihood vary where nothing else does."""
-    options = {"temper": {"replicas": 4}} | QUIET
+def test_labels_that_are_drawn_have_a_higher_barrier_and_the_same_evidence():
+    """They make the likelihood vary where nothing else does."""
+    options = {"temper": {"replicas": 4}, "chunk": 100} | QUIET
     with two_signs():
-        summed, drawn = (
-            pmd.sample(300, 200, 1, collapse=collapse, **options)["tempering"]["barrier"].item()
-            for collapse in ("auto", False)
-        )
-    assert summed < drawn
+        summed = pmd.sample(300, 200, 4, **options)["tempering"]
+        drawn = pmd.sample(1500, 400, 4, collapse=False, **options)
+    group = drawn["tempering"]
+    assert (summed["barrier"] < group["barrier"]).all()
+    check_draws(drawn["posterior"])
+    *_, evidence = by_quadrature()
+    assert abs(group.attrs["log_evidence"] - evidence) < 4.5 * group.attrs["log_evidence_error"]
 
 
 # ---------------------------------------------------------------- what is summed out, and what is not

@@ -25,7 +25,6 @@ CONTINUOUS = {
     "Beta": lambda name, **shape: pm.Beta(name, 2.0, 0.5, **shape),
     "Exponential": lambda name, **shape: pm.Exponential(name, 2.0, **shape),
     "Gamma": lambda name, **shape: pm.Gamma(name, 2.0, 3.0, **shape),
-    "InverseGamma": lambda name, **shape: pm.InverseGamma(name, 3.0, 2.0, **shape),
     "Weibull": lambda name, **shape: pm.Weibull(name, 1.5, 2.0, **shape),
     "Wald": lambda name, **shape: pm.Wald(name, 1.5, 2.0, alpha=0.5, **shape),
     "Pareto": lambda name, **shape: pm.Pareto(name, 3.0, 2.0, **shape),
@@ -36,7 +35,6 @@ CONTINUOUS = {
     "Cauchy": lambda name, **shape: pm.Cauchy(name, 1.0, 2.0, **shape),
     "HalfCauchy": lambda name, **shape: pm.HalfCauchy(name, 2.0, **shape),
     "StudentT": lambda name, **shape: pm.StudentT(name, nu=4.0, mu=1.0, sigma=2.0, **shape),
-    "HalfStudentT": lambda name, **shape: pm.HalfStudentT(name, nu=3.0, sigma=2.0, **shape),
     "Kumaraswamy": lambda name, **shape: pm.Kumaraswamy(name, 2.0, 3.0, **shape),
     "NormalMixture": lambda name, **shape: pm.NormalMixture(
         name, [0.3, 0.7], [-1.0, 2.0], [1.0, 1.0], **shape
@@ -45,14 +43,12 @@ CONTINUOUS = {
 DISCRETE = {
     "Bernoulli": lambda name, **shape: pm.Bernoulli(name, 0.3, **shape),
     "Binomial": lambda name, **shape: pm.Binomial(name, 7, 0.4, **shape),
-    "BetaBinomial": lambda name, **shape: pm.BetaBinomial(name, 2.0, 3.0, 7, **shape),
     "NegativeBinomial": lambda name, **shape: pm.NegativeBinomial(name, mu=3.0, alpha=1.5, **shape),
     "Poisson": lambda name, **shape: pm.Poisson(name, 3.0, **shape),
     "Geometric": lambda name, **shape: pm.Geometric(name, 0.3, **shape),
     "Categorical": lambda name, **shape: pm.Categorical(name, [0.5, 0.3, 0.2], **shape),
     "DiscreteUniform": lambda name, **shape: pm.DiscreteUniform(name, -2, 4, **shape),
     "DiscreteWeibull": lambda name, **shape: pm.DiscreteWeibull(name, 0.7, 1.2, **shape),
-    "ZeroInflatedPoisson": lambda name, **shape: pm.ZeroInflatedPoisson(name, 0.6, 3.0, **shape),
     "OrderedLogistic": lambda name, **shape: pm.OrderedLogistic(
         name, eta=0.3, cutpoints=[-1.0, 0.5, 2.0], **shape
     ),
@@ -96,8 +92,8 @@ def test_draws_are_those_of_pymc():
 
 
 @pytest.mark.slow
-def test_draws_of_every_distribution_are_those_of_pymc():
-    compare(CONTINUOUS | DISCRETE)
+def test_draws_of_every_other_distribution_are_those_of_pymc():
+    compare({name: of for name, of in (CONTINUOUS | DISCRETE).items() if name not in CHEAP})
 
 
 def test_draws_of_a_vector_depend_on_other_variables_and_on_data():

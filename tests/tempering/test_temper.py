@@ -73,24 +73,6 @@ def test_modes_of_pm_sample_are_those_of_enumeration(caplog):
     assert caplog.text.count("Tempering: 6 replicas a chain") == 2
 
 
-@pytest.mark.slow
-def test_a_mixture_with_swapped_labels_mixes_with_sums_nuts_and_draws():
-    """Labels are drawn, or summed out, at every inverse temperature; both find the same evidence."""
-    y = np.array([-2.1, -1.6, -1.9, 0.4, 2.3, 2.8, 3.1])
-    found = []
-    for collapse in (False, True):
-        with pm.Model():
-            mu = pm.Normal("mu", 0.0, 3.0, shape=2)
-            z = pm.Categorical("z", [0.5, 0.5], shape=7)
-            pm.Normal("y", mu[z], 0.7, observed=y)
-            idata = pmd.sample(1500, 500, 4, temper=True, collapse=collapse, **QUIET)
-        gap = idata["posterior"]["mu"].diff("mu_dim_0").squeeze().values
-        assert abs(gap.mean()) < LARGEST_Z * gap.std() / np.sqrt(float(az.ess(gap)))
-        found.append(idata["tempering"].attrs)
-    errors = [f["log_evidence_error"] for f in found]
-    assert abs(found[0]["log_evidence"] - found[1]["log_evidence"]) < 5 * np.hypot(*errors)
-
-
 def test_a_resumed_run_has_the_same_draws_and_the_same_report(tmp_path):
     def run(draws, **options):
         with two_modes():
