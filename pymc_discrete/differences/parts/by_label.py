@@ -37,7 +37,7 @@ from pymc_discrete.differences.parts.elements import (
 )
 from pymc_discrete.differences.parts.evaluate import JointMoves, Reader
 from pymc_discrete.differences.parts.incremental import MEMORY_CAP, in_batches
-from pymc_discrete.differences.parts.part import BlockState, Part
+from pymc_discrete.differences.parts.part import BlockState, MoveByMove
 from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
 from pymc_discrete.structure.analysis import Depends
@@ -316,7 +316,7 @@ def same_sites(variables: Sequence[Variable], dependence: Dependence) -> bool:
     return all(np.array_equal(first, other) for other in others)
 
 
-class ByLabel(Part):
+class ByLabel(MoveByMove):
     """A term that is a function of sums by label, of which a move changes those of two labels.
 
     Parameters
@@ -656,26 +656,11 @@ class ByLabel(Part):
         return costs.of_graph([*self.found.rows.values()], self.graph, set(self._sums)) / max(self.size, 1)
 
     @cached_property
-    def rest_cost(self) -> float:
+    def cost_of_move(self) -> float:
         """Counted operations of the changes of the sums over labels for one move, on average."""
         most = max(e.index.shape[1] for e in self.elements.values())
         rows = 2 * most if most <= FEW_ELEMENTS else self.size + 2 * most
         return (self._of_row + 4) * rows
-
-    def moves_of(self, n: int) -> int:
-        """The number of moves of all sites of a variable."""
-        return self.space.variables[n].size * self.space.variables[n].moves
-
-    @cached_property
-    def cost_of_all(self) -> float:
-        """Counted operations of all differences."""
-        return sum(self.moves_of(n) for n in self.variables) * self.rest_cost
-
-    def cost(self, share: float, values: list[int]) -> float:
-        return self.cost_of_all
-
-    def cost_of_value(self, n: int) -> float:
-        return self.space.variables[n].size * self.rest_cost if n in self.variables else 0.0
 
 
 def same_for_all(v: Variable) -> Variable | None:

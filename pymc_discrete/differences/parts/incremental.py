@@ -26,7 +26,7 @@ from pymc_discrete.differences.parts.elements import (
     elements_per_variable,
 )
 from pymc_discrete.differences.parts.evaluate import JointMoves, Reader
-from pymc_discrete.differences.parts.part import BlockState, Factors, Part
+from pymc_discrete.differences.parts.part import BlockState, Factors, MoveByMove
 from pymc_discrete.runtime.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
@@ -96,7 +96,7 @@ def frontier_of(total: Variable, dependence: Dependence, space: Space) -> list[F
     return list(frontier.values())
 
 
-class Incremental(Part):
+class Incremental(MoveByMove):
     """A term of which only the rest, from the frontier to the term, is evaluated again for each move.
 
     Parameters
@@ -378,24 +378,9 @@ class Incremental(Part):
         """Counted operations of evaluating the rest once."""
         return costs.of_graph([self.total], self.graph, set(self.tensors))
 
-    def moves_of(self, n: int) -> int:
-        """The number of moves of all sites of a variable."""
-        return self.space.variables[n].size * self.space.variables[n].moves
-
-    @cached_property
-    def cost_of_all(self) -> float:
-        """Counted operations of all differences."""
-        return sum(self.moves_of(n) for n in self.variables) * (self.rest_cost + self.row_elements)
-
-    def cost(self, share: float, values: list[int]) -> float:
-        return self.cost_of_all
-
-    def cost_of_value(self, n: int) -> float:
-        return (
-            self.space.variables[n].size * (self.rest_cost + self.row_elements)
-            if n in self.variables
-            else 0.0
-        )
+    @property
+    def cost_of_move(self) -> float:
+        return self.rest_cost + self.row_elements
 
 
 def in_batches(function, n: int, batch: int):

@@ -212,3 +212,27 @@ class Part(ABC):
     def cost_of_value(self, n: int) -> float:
         """Counted operations of evaluating all sites of variable n at one more value."""
         return 0.0
+
+
+class MoveByMove(Part):
+    """A part that finds the difference of every move by itself."""
+
+    @property
+    @abstractmethod
+    def cost_of_move(self) -> float:
+        """Counted operations of the difference of one move, on average."""
+
+    def moves_of(self, n: int) -> int:
+        """The number of moves of all sites of a variable."""
+        return self.space.variables[n].size * self.space.variables[n].moves
+
+    @cached_property
+    def cost_of_all(self) -> float:
+        """Counted operations of all differences."""
+        return sum(self.moves_of(n) for n in self.variables) * self.cost_of_move
+
+    def cost(self, share: float, values: list[int]) -> float:
+        return self.cost_of_all
+
+    def cost_of_value(self, n: int) -> float:
+        return self.space.variables[n].size * self.cost_of_move if n in self.variables else 0.0
