@@ -10,6 +10,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.runtime import waiting
 from pymc_discrete.runtime.waiting import watched
+from pymc_discrete.sampling import planned
 from pymc_discrete.sampling import sample as sampling
 
 LOG = logging.getLogger("pymc.discrete")
@@ -97,7 +98,9 @@ def test_whatever_takes_long_in_sampling_is_named(line, monkeypatch):
             with monkeypatch.context() as patch:
                 delay(patch, f"pymc_discrete.{name}", line)
                 pmd.AutoStep()
-    for name in ("steps_of", "blocks_of", "starts", "data_tree", "check_convergence"):
+    for name in ("steps_of", "blocks_of", "starts"):
+        delay(monkeypatch, f"{planned.__name__}.{name}", line)
+    for name in ("data_tree", "check_convergence"):
         delay(monkeypatch, f"{sampling.__name__}.{name}", line)
     with model:
         pmd.sample(
