@@ -97,12 +97,12 @@ def test_neighbours_swap_as_often_as_they_are_accepted():
 
 
 def test_round_trips_are_from_the_prior_to_the_posterior_and_back():
-    traffic = Traffic.fresh(3)
-    # the replica at each of three rungs; 0 goes up, and comes back in the last iteration
+    traffic = Traffic.fresh(5)
+    # the replica at each of three rungs; 0 goes up, and comes back in the last iteration; two are not in use
     for at, trips in [([0, 1, 2], 0), ([1, 0, 2], 0), ([1, 2, 0], 0), ([1, 0, 2], 0), ([0, 1, 2], 1)]:
-        traffic = arrived(traffic, jnp.asarray(at), 3)
+        traffic = arrived(traffic, jnp.asarray([*at, 3, 4]), 3)
         assert int(traffic.round_trips) == trips
-    assert traffic.heading.tolist() == [FROM_PRIOR, FROM_PRIOR, 0]
+    assert traffic.heading.tolist() == [FROM_PRIOR, FROM_PRIOR, 0, 0, 0]
     # a replica that begins at the posterior has made no round trip when it comes to the prior
     traffic = arrived(Traffic.fresh(3), jnp.asarray([0, 1, 2]), 3)
     assert int(arrived(traffic, jnp.asarray([2, 1, 0]), 3).round_trips) == 0
