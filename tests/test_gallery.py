@@ -1,6 +1,7 @@
 """The pages of docs/gallery run from top to bottom: their code, and what it makes of a few draws."""
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 import pymc_discrete as pmd
@@ -8,17 +9,18 @@ from docs.to_pymc_examples import cells_of
 from tests.tools.processes import ROOT
 
 GALLERY = ROOT / "docs/gallery"
-FEW = 20  # draws of a page here, each half of tuning and half kept, where its own would only take longer
+FEW = 20  # draws, of tuning and kept, in place of those that a page asks for
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of so few draws
 @pytest.mark.parametrize("page", [p.stem for p in sorted(GALLERY.glob("*.md")) if p.stem != "index"])
 def test_pages_run(page, monkeypatch):
-    sample = pmd.sample
+    sample, results = pmd.sample, []
 
     def shortly(*_, **options):
-        return sample(**options | {"draws": FEW, "tune": FEW})
+        results.append(sample(**options | {"draws": FEW, "tune": FEW}))
+        return results[-1]
 
     monkeypatch.setattr(pmd, "sample", shortly)
     monkeypatch.chdir(GALLERY)
@@ -27,3 +29,7 @@ def test_pages_run(page, monkeypatch):
         if kind == "code":
             exec(code, names)
     plt.close("all")
+    assert results
+    for result in results:
+        assert result["posterior"].sizes["draw"] == FEW
+        assert np.isfinite(result["sample_stats"]["lp"]).all()

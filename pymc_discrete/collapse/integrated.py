@@ -116,10 +116,10 @@ def why_of_clusters(
 def why_of_coefficients(
     described: DescribedModel, names: Sequence[str], moved: Sequence[str]
 ) -> dict[str, str]:
-    """{coefficient: why it is not integrated out}, where all that hinders it is answers that are missing.
+    """{coefficient: why it is not integrated out}, of those that would be if no answers were missing.
 
-    These are discrete variables that read the coefficients, and that nothing reads. The parameters are as in
-    `coefficients_to_integrate`.
+    A missing answer is a discrete variable whose distribution depends on coefficients, and on which nothing
+    depends. The parameters are as in `coefficients_to_integrate`.
     """
     missing = unread(described.model, names)
     rest = [name for name in names if name not in missing]
@@ -134,8 +134,9 @@ def why_of_coefficients(
         return {}
     it, depends = ("it", "depends") if len(missing) == 1 else ("them", "depend")
     why = (
-        f"{shown(missing)}, which nothing reads, {depends} on what would be integrated out. Leave {it} out "
-        f"of the data, and draw {it} with pm.sample_posterior_predictive"
+        f"{shown(missing)}, on which nothing depends, {depends} on what would be integrated out. Leave {it} "
+        f"out of the model, as missing answers out of the data, and draw {it} with "
+        "pm.sample_posterior_predictive"
     )
     return dict.fromkeys(found, why)
 

@@ -284,7 +284,8 @@ def without(
     left = [name for name in names if name in result.named_vars]
     if left:
         raise NotImplementedError(
-            f"{shown(left)} cannot be summed out: a term that is left in the model still reads it."
+            f"{shown(left)} cannot be summed out: a term that is left in the model still reads it. Leave it "
+            "out of what is summed out, and sample it."
         )
     put_in_order(result, model)
     return result

@@ -1,4 +1,4 @@
-"""Random variables that nothing else in a model reads, such as answers that are missing."""
+"""Random variables on which nothing else in a model depends, such as answers that are missing."""
 
 from collections.abc import Collection
 
@@ -18,14 +18,14 @@ def is_read(rv: Variable, model: pm.Model) -> bool:
 
 
 def unread(model: pm.Model, names: Collection[str]) -> list[str]:
-    """Those of some value variables whose random variables nothing else reads."""
+    """Those of some value variables on which no other random variable and no potential depends."""
     return [
         str(v.name) for rv, v in model.rvs_to_values.items() if v.name in names and not is_read(rv, model)
     ]
 
 
 def without_unread(model: pm.Model, names: Collection[str]) -> pm.Model:
-    """The model without some value variables that nothing else reads, and the Deterministics that show them.
+    """The model without some value variables that are `unread`, and the Deterministics that show them.
 
     Its density is that of the other variables: the sum over all values of the variables left out is 1.
     """

@@ -23,7 +23,7 @@ from pymc_discrete.tempering.tempered import BETA, check_proper
 
 
 class PlannedRun(NamedTuple):
-    """What a run does.
+    """What a call of `pmd.sample` does: which model it samples, by which blocks, and what it records.
 
     Attributes
     ----------

@@ -146,9 +146,9 @@ def test_answers_that_are_missing_hinder_and_the_log_says_so(caplog):
     missing = np.ma.masked_array(np.arange(12) % 2, mask=np.arange(12) < 2)
     said, integrated = said_of_indicators_of_answers(missing, caplog)
     assert said == [
-        "Not integrated out while 'g', 'y_unobserved' move: 'b', since 'y_unobserved', which nothing reads, "
-        "depends on what would be integrated out. Leave it out of the data, and draw it with "
-        "pm.sample_posterior_predictive."
+        "Not integrated out while 'g', 'y_unobserved' move: 'b', since 'y_unobserved', on which nothing "
+        "depends, depends on what would be integrated out. Leave it out of the model, as missing answers out "
+        "of the data, and draw it with pm.sample_posterior_predictive."
     ]
     assert not integrated
     # what has no distribution of what is missing in it

@@ -281,7 +281,7 @@ print("killed", dead)
 @pytest.mark.slow
 def test_kills_lose_nothing(tmp_path):
     """`kill -9` at random moments; PYMC_DISCRETE_KILLS says how many."""
-    kills = int(os.environ.get("PYMC_DISCRETE_KILLS", "2"))
+    kills = int(os.environ.get("PYMC_DISCRETE_KILLS", "4"))
     code = KILLED.format(
         draws=40 * (kills + 5),
         seed=1,

@@ -55,7 +55,7 @@ def test_toy_of_section_5_1():
     assert found.mismatch.shape == (200,)
     theta = float(found.params)
     assert theta == pytest.approx(0.331, abs=0.01)
-    n = 20_000
+    n = 100_000
     graph = Tied().graph(jnp.asarray(theta))
     x = np.asarray(
         jax.jit(jax.vmap(lambda key: pmp(key, graph, n_sweeps=100).x))(jax.random.split(jax.random.key(1), n))
@@ -197,7 +197,7 @@ def test_hidden_units_raise_the_likelihood():
     model = learning.RBM(4, 2)
     sampler = learning.ContrastiveDivergence(*block_gibbs(), transitions=3)
     found = learning.fit(model, {"v": data}, sampler=sampler, optimizer=optax.adam(0.05), iterations=400)
-    x, _ = interpreted(lambda kept: sampler.draw(jax.random.key(1), model.graph(found.params), kept, 200))(
+    x, _ = interpreted(lambda kept: sampler.draw(jax.random.key(1), model.graph(found.params), kept, 500))(
         found.kept
     )
     patterns = (np.asarray(x)[:, None, :4] == np.unique(data, axis=0)).all(-1).any(-1)

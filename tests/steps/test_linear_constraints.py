@@ -41,12 +41,28 @@ def several_variables():
     return {"x": [range(4)] * 3, "k": [range(5)] * 2, "b": [range(2)]}
 
 
+def an_unbounded_total():
+    """n is a sum, and what is seen of it leaves few values."""
+    a, b = pm.Poisson("a", 2.0), pm.Geometric("b", 0.5)
+    pm.DirichletMultinomial("x", n=a + 2 * b, a=[1.0, 2.0])
+    pm.Normal("y", a + 2 * b, 0.5, observed=4.5)
+    return {"a": [range(7)], "b": [range(1, 5)], "x": [range(9)] * 2}
+
+
 def parts_of_a_poisson_total():
     """Two of three counts with a Poisson total are seen, each unit with probability 1/2."""
     N = pm.Poisson("N", 1.5)
     x = pm.Multinomial("x", n=N, p=np.array([0.5, 0.3, 0.2]))
     pm.Binomial("y", x[:2], 0.5, observed=[1, 0])
     return {"N": [range(8)], "x": [range(7), range(6), range(5)]}
+
+
+def totals_in_a_batch():
+    """Vectors with totals of their own, of which one is the sum of two unknown counts; a part is measured."""
+    a, b = pm.Bernoulli("a", [0.4, 0.7]), pm.Bernoulli("b", 0.5)
+    x = pm.DirichletMultinomial("x", n=a + b, a=np.array([1.0, 2.0]), shape=(2, 2))
+    pm.Normal("y", x[:, 0] - b, 0.8, observed=[1.0, 2.0])
+    return {"a": [range(2)] * 2, "b": [range(2)], "x": [range(3)] * 4}
 
 
 WAYS = {
@@ -63,8 +79,11 @@ WAYS = {
 @pytest.mark.parametrize(
     ("build", "way"),
     [
+        (several_variables, "AutoStep"),
         (table, "pmd.sample"),
+        (an_unbounded_total, "pmd.sample"),
         (parts_of_a_poisson_total, "AutoStep"),
+        (totals_in_a_batch, "pmd.sample"),
     ],
     ids=lambda v: getattr(v, "__name__", v),
 )

@@ -22,19 +22,41 @@ W = np.random.default_rng(3).normal(0, 1, (4, 4))
 
 
 # ---------------------------------------------------------------- against enumeration
+def beside_others():
+    """Two permutations, an indicator and counts, joined by data."""
+    x = pmd.Permutation("x", 3, shape=(2, 3))
+    b = pm.Bernoulli("b", 0.3)
+    c = pm.Multinomial("c", 2, np.array([0.3, 0.7]))
+    pm.Normal("y", x[:, 0] + 2 * b * x[:, 1] - c, 1.0, observed=[2.5, 0.4])
+    return {"x": [range(3)] * 6, "b": [range(2)], "c": [range(3)] * 2}
+
+
+def dense():
+    """Plackett-Luce: each choice among all that are left."""
+    x = pmd.Permutation("x", 4)
+    theta = pt.as_tensor(W[0])[x]
+    pm.Potential("e", (theta - pt.log(pt.cumsum(pt.exp(theta)[::-1]))[::-1]).sum())
+    return {"x": [range(4)] * 4}
+
+
+WAYS = {
+    "AutoStep": lambda model: sample_with_pymc(
+        model, lambda: pmd.AutoStep(), draws=2000, tune=100, random_seed=4
+    ),
+    "pmd.sample": lambda model: pmd.sample(3000, tune=100, chains=2, model=model, random_seed=5, **QUIET),
+}
+
+
 @pytest.mark.slow
-def test_against_enumeration():
-    """Plackett-Luce, each choice among all that are left, beside an indicator."""
+@pytest.mark.parametrize(
+    ("build", "way"),
+    [(beside_others, "pmd.sample"), (dense, "AutoStep")],
+    ids=lambda v: getattr(v, "__name__", v),
+)
+def test_against_enumeration(build, way):
     with pm.Model() as model:
-        x = pmd.Permutation("x", 4)
-        theta = pt.as_tensor(W[0])[x]
-        pm.Potential("e", (theta - pt.log(pt.cumsum(pt.exp(theta)[::-1]))[::-1]).sum())
-        b = pm.Bernoulli("b", 0.3)
-        pm.Normal("y", x[0] + 2 * b * x[1], 1.0, observed=2.5)
-        step = pmd.AutoStep()
-    values = {"x": [range(4)] * 4, "b": [range(2)]}
-    tree = sample_with_pymc(model, step, draws=2000, tune=100, random_seed=4)
-    check_proportions(tree["posterior"], list(values), *probabilities(model, values))
+        values = build()
+    check_proportions(WAYS[way](model)["posterior"], list(values), *probabilities(model, values))
 
 
 @pytest.mark.slow

@@ -215,7 +215,7 @@ class Part(ABC):
 
 
 class MoveByMove(Part):
-    """A part that finds the difference of every move by itself."""
+    """A part that computes each move's difference alone: all cost as many times what one costs."""
 
     @property
     @abstractmethod
