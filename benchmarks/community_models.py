@@ -1,14 +1,14 @@
 """Models with discrete unknowns as their communities write them, of which the first versions of this package
-gave no draw within five minutes. Data are simulated from the models, with fixed seeds.
-
-    python -m benchmarks.community_models multievent          # one of them, with pmd.sample's defaults
+gave no draw within five minutes, or ended in an error. `benchmarks.public_models` samples them. But for the
+crossbills, data are simulated from the models, with fixed seeds.
 """
 
-import logging
-import sys
-import time
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+
+CROSSBILLS = Path(__file__).parents[1] / "docs" / "gallery" / "data" / "crossbill.csv"
 
 
 def multievent(n=250, occasions=8, seed=1):
@@ -236,6 +236,75 @@ def integrated_population(T=12, seed=6):
     return model
 
 
+def visits_of_crossbills():
+    """Of 267 squares: forest and elevation, standardised; of each visit: its square, its day from 1 April on,
+    not standardised, and whether crossbills were seen.
+    """
+    squares = pd.read_csv(CROSSBILLS, comment="#")
+    seen, days = (squares.filter(like=what).to_numpy() for what in ("seen", "day"))
+    elevation, forest = ((a - a.mean()) / a.std() for a in squares[["elevation", "forest"]].to_numpy().T)
+    square, visit = np.nonzero(~np.isnan(seen))
+    return {
+        "forest": forest,
+        "elevation": elevation,
+        "square": square,
+        "day": days[square, visit],
+        "y": seen[square, visit].astype(int),
+    }
+
+
+def crossbills():
+    """Occupancy of squares; the day of a visit enters a logistic regression as it is, 13 to 114."""
+    import pymc as pm
+
+    data = visits_of_crossbills()
+    ever = np.zeros(len(data["forest"]), int)
+    np.maximum.at(ever, data["square"], data["y"])
+    with pm.Model() as model:
+        b = pm.Normal("occupancy", 0, 2, shape=4)
+        a = pm.Normal("detection", 0, 2, shape=2)
+        high = data["elevation"]
+        psi = pm.math.invlogit(b[0] + b[1] * data["forest"] + b[2] * high + b[3] * high**2)
+        z = pm.Bernoulli("z", psi, initval=ever)
+        p = pm.math.invlogit(a[0] + a[1] * data["day"])
+        pm.Bernoulli("y", z[data["square"]] * p, observed=data["y"])
+    return model
+
+
+def answers_by_skills(persons=500, items=20, skills=5, seed=7):
+    """Which items ask for which skills, and simulated answers of persons who have some of them."""
+    rng = np.random.default_rng(seed)
+    Q = (rng.random((items, skills)) < 0.35).astype(int)
+    Q[np.arange(items), np.arange(items) % skills] = 1
+    ability = rng.normal(size=persons)
+    has = rng.random((persons, skills)) < 1 / (
+        1 + np.exp(-1.5 * (ability[:, None] - np.linspace(-1, 1, skills)))
+    )
+    able = (has[:, None] >= Q).all(2)
+    right = np.where(able, 1 - rng.uniform(0.05, 0.25, items), rng.uniform(0.1, 0.3, items))
+    return {"Q": Q, "y": (rng.random(right.shape) < right).astype(int)}
+
+
+def dina():
+    """Cognitive diagnosis: an item is solved by those who have all skills that it asks for, but for slips and
+    guesses; skills depend on one ability (de la Torre and Douglas 2004).
+    """
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    data = answers_by_skills()
+    (persons, items), skills = data["y"].shape, data["Q"].shape[1]
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0, 1, shape=persons)
+        slope = pm.LogNormal("slope", 0, 0.5, shape=skills)
+        place = pm.Normal("place", 0, 1.5, shape=skills)
+        has = pm.Bernoulli("has", logit_p=slope * (theta[:, None] - place), shape=(persons, skills))
+        s, g = pm.Beta("s", 1, 4, shape=items), pm.Beta("g", 1, 4, shape=items)
+        able = pt.prod(has[:, None] ** data["Q"], axis=-1)
+        pm.Bernoulli("y", pt.switch(pt.eq(able, 1), 1 - s, g), observed=data["y"])
+    return model
+
+
 MODELS = {
     made.__name__: made
     for made in (
@@ -246,32 +315,7 @@ MODELS = {
         volatility_with_jumps,
         spatial_capture,
         integrated_population,
+        crossbills,
+        dina,
     )
 }
-
-
-def main(names: list[str]) -> None:
-    """Sample models with the defaults, and print for each its seconds and least effective sample size."""
-    import arviz as az
-
-    import pymc_discrete as pmd
-
-    logging.getLogger("pymc.discrete").setLevel(logging.INFO)
-    for name in names or MODELS:
-        began, busy = time.perf_counter(), time.process_time()
-        idata = pmd.sample(model=MODELS[name](), random_seed=1, progressbar=False)
-        seconds, used = time.perf_counter() - began, time.process_time() - busy
-        moving = {k: v for k, v in idata.posterior.data_vars.items() if v.dtype.kind == "f"}
-        ess = az.ess(idata.posterior.dataset[[*moving]])
-        rhat = az.rhat(idata.posterior.dataset[[*moving]])
-        least = min(moving, key=lambda k: float(ess[k].min()))
-        print(
-            f"{name}: {seconds:.0f} s, {used:.0f} s of processor time, sampling "
-            f"{idata.posterior.attrs['sampling_time']:.0f} s, least ESS {float(ess[least].min()):.0f} "
-            f"({least}), R-hat {max(float(rhat[k].max()) for k in moving):.2f}",
-            flush=True,
-        )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 from benchmarks import harness
+from benchmarks.community_models import answers_by_skills, crossbills, dina, visits_of_crossbills
 from benchmarks.count_chains import dail_madsen, reported_cases, sir
 from benchmarks.jags_program import JagsModel, run_jags, stacked
 from benchmarks.models import (
@@ -198,6 +199,63 @@ LOGISTIC_SELECTION = """model {
 }"""
 
 
+# ---------------------------------------------------------------- occupancy of squares, days as they are
+CROSSBILLS = """model {
+  for (k in 1:4) { b[k] ~ dnorm(0, 1 / 4) }
+  for (k in 1:2) { a[k] ~ dnorm(0, 1 / 4) }
+  for (i in 1:267) {
+    logit(psi[i]) <- b[1] + b[2] * forest[i] + b[3] * elevation[i] + b[4] * elevation[i] * elevation[i]
+    z[i] ~ dbern(psi[i])
+  }
+  for (j in 1:length(y)) {
+    logit(p[j]) <- a[1] + a[2] * day[j]
+    y[j] ~ dbern(z[square[j]] * p[j])
+  }
+}"""
+
+
+def crossbills_in_jags():
+    data = visits_of_crossbills()
+    return data | {"square": data["square"] + 1}
+
+
+def coefficients_of_crossbills(a):
+    occupancy, detection = (a["occupancy"], a["detection"]) if "occupancy" in a else (a["b"], a["a"])
+    return {f"occupancy{k}": occupancy[:, k] for k in range(4)} | {
+        f"detection{k}": detection[:, k] for k in range(2)
+    }
+
+
+# ---------------------------------------------------------------- cognitive diagnosis
+DINA = """model {
+  for (k in 1:5) {
+    slope[k] ~ dlnorm(0, 4)
+    place[k] ~ dnorm(0, 1 / 2.25)
+  }
+  for (j in 1:20) {
+    s[j] ~ dbeta(1, 4)
+    g[j] ~ dbeta(1, 4)
+  }
+  for (i in 1:500) {
+    theta[i] ~ dnorm(0, 1)
+    for (k in 1:5) {
+      logit(p[i, k]) <- slope[k] * (theta[i] - place[k])
+      has[i, k] ~ dbern(p[i, k])
+    }
+    for (j in 1:20) {
+      for (k in 1:5) { enough[i, j, k] <- pow(has[i, k], Q[j, k]) }
+      able[i, j] <- prod(enough[i, j, ])
+      y[i, j] ~ dbern(able[i, j] * (1 - s[j]) + (1 - able[i, j]) * g[j])
+    }
+  }
+}"""
+OF_DINA = {"slope": (5,), "place": (5,), "s": (20,), "g": (20,)}
+
+
+def parameters_of_dina(a):
+    return {f"{name}{k}": a[name][:, k] for name, (n,) in OF_DINA.items() for k in range(n)}
+
+
 MODELS = {
     "B": JagsModel(
         title="Gaussian mixture, 500 points, 3 ordered means",
@@ -260,6 +318,26 @@ MODELS = {
         jags_summaries=rates_of_epidemic,
         start=lambda y: {"infections": y + 1, "removals": 0 * y},
         data={"y": reported_cases(20)},
+    ),
+    "crossbills": JagsModel(
+        title="occupancy of 267 squares by crossbills, the day of a visit not standardised",
+        pymc=lambda: (crossbills(), ["z"]),
+        summaries=coefficients_of_crossbills,
+        jags={"": CROSSBILLS},
+        watched={"b": (4,), "a": (2,)},
+        jags_summaries=coefficients_of_crossbills,
+        start=lambda y: {"z": np.ones(267)},
+        data=crossbills_in_jags(),
+    ),
+    "dina": JagsModel(
+        title="cognitive diagnosis (DINA), 500 persons, 20 items, 5 skills that depend on one ability",
+        pymc=lambda: (dina(), ["has"]),
+        summaries=parameters_of_dina,
+        jags={"": DINA},
+        watched=OF_DINA,
+        jags_summaries=parameters_of_dina,
+        start=lambda y: {"s": np.full(20, 0.2), "g": np.full(20, 0.2)},
+        data=answers_by_skills(),
     ),
 }
 

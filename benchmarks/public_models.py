@@ -1,6 +1,7 @@
-"""Public models with discrete unknowns, as their sources state them, sampled by default.
+"""Public models with discrete unknowns, as their sources or communities state them, sampled by default.
 
-The data are those of posteriordb and of the BUGS examples, one JSON file for each, in a folder that is named.
+The data of posteriordb and of the BUGS examples are one JSON file for each, in a folder that is named; those
+of `benchmarks.community_models` need none.
 
 python -m benchmarks.public_models --data FOLDER --models stagnant --out benchmarks/results/NAME-public
 """
@@ -15,7 +16,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from benchmarks import harness
+from benchmarks import community_models, harness
 
 ordered = pm.distributions.transforms.ordered
 
@@ -26,14 +27,17 @@ class Public:
 
     Attributes
     ----------
-    build : the data of its file -> pm.Model, with the discrete unknowns in it
-    file : the name of its file, without ".json"
+    build : the data of its file, if it has one -> pm.Model, with the discrete unknowns in it
+    file : the name of its file, without ".json"; empty if the model has its data
     watched : variables of which R-hat and effective draws are reported; all continuous ones by default
+    labels : a variable of exchangeable labels and the dimensions of what belongs to them: they are relabelled
+        before R-hat is computed. Empty by default
     """
 
-    build: Callable[[dict], pm.Model]
-    file: str
+    build: Callable[..., pm.Model]
+    file: str = ""
     watched: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 # ---------------------------------------------------------------- changepoints
@@ -163,13 +167,24 @@ def asia(data):
 MODELS = {
     "stagnant": Public(stagnant, "stagnant", ("k", "alpha", "beta", "tau")),
     "hmm_gaussian": Public(hmm_gaussian, "hmm_gaussian"),
-    "low_dim_gauss_mix_collapse": Public(low_dim_gauss_mix_collapse, "low_dim_gauss_mix_collapse"),
-    "normal_5": Public(normal_5, "normal_5"),
+    "low_dim_gauss_mix_collapse": Public(
+        low_dim_gauss_mix_collapse,
+        "low_dim_gauss_mix_collapse",
+        ("mu", "sigma"),
+        ("z", "mu_dim_0", "sigma_dim_0"),
+    ),
+    "normal_5": Public(
+        normal_5,
+        "normal_5",
+        ("theta", "mu", "sigma"),
+        ("z", "theta_dim_0", "mu_dim_0", "sigma_dim_0"),
+    ),
     "eyes": Public(eyes, "eyes", ("P", "first", "theta", "tau")),
-    "lda": Public(lda, "lda_three_docs1200", ("theta",)),
+    "lda": Public(lda, "lda_three_docs1200", ("theta",), ("z", "theta_dim_1", "phi_dim_0")),
     "cervix": Public(cervix, "cervix", ("beta", "beta0", "phi", "q")),
     "butterfly": Public(butterfly, "butterfly", ("alpha", "beta", "omega", "sigma", "rho")),
     "asia": Public(asia, "asia", ("smoking", "tuberculosis", "lung_cancer", "bronchitis", "xray")),
+    **{name: Public(build) for name, build in community_models.MODELS.items()},
 }
 
 
@@ -185,10 +200,14 @@ def measure(args, model, seed):
     import pymc_discrete as pmd
 
     public = MODELS[model]
-    built = public.build(json.loads((args.data / f"{public.file}.json").read_text()))
+    files = [args.data / f"{public.file}.json"] if public.file else []
+    built = public.build(*(json.loads(file.read_text()) for file in files))
     start = time.process_time()
     tree = pmd.sample(args.draws, args.draws, model=built, random_seed=seed, progressbar=False)
     seconds = time.process_time() - start
+    if public.labels:
+        z, *dims = public.labels
+        tree = pmd.relabel(tree, z, dims)
     discrete = {str(v.name) for v in built.discrete_value_vars}
     names = list(public.watched) or [n for n in tree["posterior"].data_vars if n not in discrete]
     posterior = tree["posterior"].to_dataset()[names].astype(float)
@@ -226,6 +245,11 @@ def markdown(args, records):
         "",
         "- R-hat and effective draws (bulk) are the worst of all that is watched",
         "- seconds of the processor, compiling and tuning included",
+        *(
+            f"- {name}: after `pmd.relabel`"
+            for name in dict.fromkeys(r["model"] for r in records)
+            if MODELS[name].labels
+        ),
         *(f"- {line}" for line in harness.origins(records)),
         "",
     ]
@@ -253,7 +277,7 @@ def markdown(args, records):
 
 def options(p):
     harness.choice(p, "--models", MODELS)
-    p.add_argument("--data", type=Path, required=True, help="the folder with the JSON files")
+    p.add_argument("--data", type=Path, default=Path("."), help="the folder with the JSON files")
     p.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     p.add_argument("--draws", type=int, default=1000, help="per chain, after as many of tuning")
     p.add_argument("--limit", type=float, default=600, help="seconds that a row may take")

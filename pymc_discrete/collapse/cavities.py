@@ -22,6 +22,7 @@ from pymc_discrete.collapse.elimination import (
     at_ends,
     is_root,
     logsumexp,
+    rows_first,
     sites_summed_out,
     sums_by,
     tables_along,
@@ -103,7 +104,10 @@ def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: lis
     if not group.sources:
         return
     more = [aligned(group, source, arrays) for source in group.sources]
-    totals = [sums_by(a, s.into, len(group.sites)) for a, s in zip(more, group.sources, strict=True)]
+    totals = [
+        rows_first(sums_by(jnp.moveaxis(a, 0, -1), s.into, len(group.sites)))
+        for a, s in zip(more, group.sources, strict=True)
+    ]
     outer = jnp.broadcast_to(outer, (len(group.sites), *group.shape))
     for source, a, others in zip(group.sources, more, sums_of_other_arrays(totals), strict=True):
         cavity = (outer + others)[source.into] + sums_of_other_rows(a, source.into)

@@ -335,5 +335,5 @@ def work(collapsed: Collapsed) -> float:
     """How many times as much work an evaluation of the log density takes with the variables summed out."""
     plain = sum(len(g.sites) for g in collapsed.sums.elements.groups)
     evaluated = collapsed.sums.repeats or collapsed.sums
-    summed = sum(g.entries for g in evaluated.elements.groups)
+    summed = evaluated.elements.entries
     return (WORK_PER_DRAW + summed + evaluated.entries) / (WORK_PER_DRAW + plain)

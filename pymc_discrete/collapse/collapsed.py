@@ -130,7 +130,7 @@ class Collapsed:
                 windows = self._windows_for(plain, counts, lengths)
             self.windows = windows if windows is not None and LESS * windows.work <= sums.work else None
             self.in_stretches, self.sums = sums, self.windows or sums
-            _ = self.sums.repeats  # raises NeedsValues here, if it needs the values of constants or data
+            self.sums.check_numbers()
             left = without(model, self.density, self.sums, COLLAPSED_POTENTIAL, STRETCH_VARIABLE)
             self.model = MadeModel.of(left, f"{NUMBER}beside sums: ")
             nodes = toposort([self.model[COLLAPSED_POTENTIAL]])

@@ -155,7 +155,7 @@ class Sparse:
             for group in self._groups(term, plan.dependence.sparse(term.var)):
                 (self.groups if group.widths else self.fixed).append(group)
         if shared:
-            self.groups = self._shared()
+            self.groups = self.with_shared_tables()
 
     def alike(self) -> np.ndarray:
         """(d,) int, classes of sites with the same bounds and the same values in their tables."""
@@ -163,18 +163,28 @@ class Sparse:
         own = np.where(self.moving, np.arange(d), -1)
         return classes([np.stack([self.first, self.counts, space.lower, space.upper, own], 1)], d)
 
-    def _shared(self) -> list[ElementGroup | Whole]:
+    @property
+    def entries(self) -> float:
+        """The number of entries of all different tables."""
+        return sum(group.entries for group in self.groups)
+
+    def with_shared_tables(self, by_value: bool = False) -> list[ElementGroup | Whole]:
         """The groups, with one table for all elements that are equal as functions of their sites.
 
         Two elements are equal in this way if the same operations compute them, and if the sites that take
         the same role in these operations have the same values and bounds. Roles are told by colours: no two
         sites of an element have the same colour, so that a colour names one of its sites.
+
+        Parameters
+        ----------
+        by_value : as in `Labels`
         """
         space, dependence = self.density.space, self.density.plan.dependence
         colour = colours(len(self.counts), [g.sites for g in self.groups])
         of_sites = classes([np.stack([colour, self.alike()], 1)], len(self.counts))
         blocks = zip(dependence.graph.values, space.blocks, strict=True)
-        labels = Labels(dependence, {v: of_sites[start : start + b.size] for v, (start, b) in blocks})
+        of_variables = {v: of_sites[start : start + b.size] for v, (start, b) in blocks}
+        labels = Labels(dependence, of_variables, by_value)
         found: list[ElementGroup | Whole] = []
         for group in self.groups:
             if isinstance(group, ElementGroup):

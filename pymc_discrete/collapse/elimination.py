@@ -652,20 +652,20 @@ def is_root(group: EliminatedSites | Paths) -> bool:
 def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
     """The tables of a group, nats, with their sites summed out; and as they were before."""
     table = joint(group, arrays)
-    return logsumexp(table, 1), table
+    return rows_first(logsumexp(table, 0)), rows_first(table)
 
 
 def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
     """As `sites_summed_out`, with the largest entry in the place of the sum."""
     table = joint(group, arrays)
-    return table.max(1), table
+    return rows_first(table.max(0)), rows_first(table)
 
 
 def summed_along(paths: Paths, arrays: list[Any]):
     """(B, K1, ..., Kw) nats, the tables that the sums leave for the ends; and what is kept of the paths."""
     if paths.common is None:
         return passed_along(messages, paths, *tables_along(paths, arrays))
-    pairs = [at_steps(joint(group, arrays), len(group.shape) - 1) for group in paths.pairs]
+    pairs = [at_steps(rows_first(joint(group, arrays)), len(group.shape) - 1) for group in paths.pairs]
     common = [jnp.asarray(tables) for tables in paths.common]
     return passed_along(messages_in_common, paths, unary_along(paths, arrays), pairs, common)
 
@@ -699,7 +699,8 @@ def at_steps(tables, width: int):
 def unary_along(paths: Paths, arrays: list[Any]) -> list[Any]:
     """[(L, B, K) nats], tables of the sites of paths."""
     return [
-        in_rounds(paths, take_rows(joint(g, arrays), g.tables), n, 0.0) for n, g in enumerate(paths.unary)
+        in_rounds(paths, take_rows(rows_first(joint(g, arrays)), g.tables), n, 0.0)
+        for n, g in enumerate(paths.unary)
     ]
 
 
@@ -709,7 +710,8 @@ def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]
     """
     pairs = []
     for n, group in enumerate(paths.pairs):
-        rows = at_steps(take_rows(joint(group, arrays), group.tables), len(group.shape) - 1)
+        rows = take_rows(rows_first(joint(group, arrays)), group.tables)
+        rows = at_steps(rows, len(group.shape) - 1)
         # A shorter path starts at a later step. At the steps before, only one value is allowed, with an entry
         # of 0, so that the message stays 0 until the path starts.
         first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
@@ -729,17 +731,22 @@ def in_rounds(paths: Paths, rows, step: int, missing: Any):
 
 
 def joint(group: EliminatedSites, arrays: list[Any]):
-    """(U, *shape) nats, the different tables of a group, each the sum of its `sources`."""
-    table = jnp.zeros((group.different, *group.shape))
+    """(*shape, U) nats, the different tables of a group, each the sum of its `sources`.
+
+    The axis of the tables is the last one, as it is the longest: XLA vectorises over it.
+    """
+    table = jnp.zeros((*group.shape, group.different))
     for source in group.sources:
-        more = aligned(group, source, arrays)
-        if np.array_equal(source.into, np.arange(group.different)):
-            table = table + more
-        else:
-            table = table + sums_by(
-                jnp.broadcast_to(more, (len(more), *group.shape)), source.into, len(table)
-            )
+        more = jnp.moveaxis(aligned(group, source, arrays), 0, -1)
+        if not np.array_equal(source.into, np.arange(group.different)):
+            more = sums_by(more, source.into, group.different)
+        table = table + more
     return table
+
+
+def rows_first(a):
+    """An array with its last axis, that of tables, in the first place."""
+    return jnp.moveaxis(a, -1, 0)
 
 
 def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
@@ -770,13 +777,13 @@ def take_rows(a, rows: np.ndarray):
 
 
 def sums_by(a, member: np.ndarray, members: int):
-    """(members, ...) the sums of the rows of a (r, ...) that belong to each member."""
+    """(..., members) the sums of the entries of a (..., r) that belong to each member."""
     each = np.bincount(member, minlength=members)
     if each.min() != each.max():
-        return jnp.zeros((members, *a.shape[1:])).at[member].add(a)
+        return jnp.zeros((*a.shape[:-1], members)).at[..., member].add(a)
     if (np.diff(member) < 0).any():
-        a = a[np.argsort(member, kind="stable")]
-    return a.reshape(members, each[0], *a.shape[1:]).sum(1)
+        a = a[..., np.argsort(member, kind="stable")]
+    return a.reshape(*a.shape[:-1], members, each[0]).sum(-1)
 
 
 def logsumexp(a, axis: int):

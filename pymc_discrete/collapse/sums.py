@@ -17,7 +17,12 @@ from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.kernels.random import uniforms
 from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.numbers import NeedsValues, Number
 
+# If data are a part of the program, more elements may have the same table, such as all equal answers to one
+# question, but other data need another program. That is done if it saves half of the entries of all tables,
+# and at least MANY_SAVED, for which a gradient takes about a millisecond.
+MANY_SAVED = 2**14
 # The probability of each value needs tables that sites do not share. It is computed if these have at most
 # this many times the entries of those that are shared.
 MUCH_MORE = 16
@@ -126,12 +131,28 @@ class Sums:
     @property
     def work(self) -> float:
         """The number of entries of all tables, of the elements and of the elimination."""
-        return self.entries + sum(g.entries for g in self.elements.groups)
+        return self.entries + self.elements.entries
 
     @cached_property
     def repeats(self) -> Repeats | None:
         """The same sum in less work, where many groups of connected sites have equal sums; else None."""
         return Repeats.of(self.elements)
+
+    def check_numbers(self) -> None:
+        """Check whether a program that takes data and constants as inputs should be made.
+
+        Raises
+        ------
+        NeedsValues
+            Where so many tables, or sums, are equal for the data at hand that a program for these alone pays.
+        """
+        numbers = {str(v.name) for v in self.density.graph.others if isinstance(v, Number)}
+        entries = self.elements.entries
+        if self.repeats is not None or not (numbers and self.shared) or entries < MANY_SAVED:
+            return
+        saved = entries - sum(g.entries for g in self.elements.with_shared_tables(by_value=True))
+        if saved >= max(MANY_SAVED, entries / 2):
+            raise NeedsValues(numbers)
 
     @property
     def places(self) -> int:

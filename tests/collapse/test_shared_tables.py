@@ -7,7 +7,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_discrete.collapse import elements, paths
+from pymc_discrete.collapse import elements, paths, sums
+from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.elimination import Elimination, Paths
 from pymc_discrete.collapse.labels import colours
 from pymc_discrete.collapse.marginalize import density_to_sum, without_transforms
@@ -296,6 +297,50 @@ def test_colours_differ_where_sites_share_a_table():
     scopes = [r.permutation(8)[:3][None] for _ in range(6)] + [np.arange(8)[:, None]]
     found = colours(8, scopes)
     assert all(len({*found[s[0]].tolist()}) == s.shape[1] for s in scopes)
+
+
+def answers(y, skill_of_item=(1, 0)):
+    """Persons with an ability each and two skills; an item asks for one skill or for both."""
+    with pm.Model() as model:
+        ability = pm.Normal("ability", shape=len(y))
+        s, g = pm.Beta("s", 1, 4, shape=3), pm.Beta("g", 1, 4, shape=3)
+        has = pm.Bernoulli("has", logit_p=ability[:, None], shape=(len(y), 2))
+        able = pt.stack([has[:, skill_of_item[0]], has[:, skill_of_item[1]], has[:, 0] * has[:, 1]], axis=1)
+        pm.Bernoulli("y", pt.switch(pt.eq(able, 1), 1 - s, g), observed=y)
+    return model
+
+
+ANSWERS = (np.arange(30)[:, None] >> np.arange(3)) % 2  # each of the eight, three or four times
+
+
+def test_equal_answers_share_a_table_where_that_pays(monkeypatch):
+    """Then answers are compared by their values; as the program's inputs they are all different."""
+
+    def of(y, ability):
+        with model_settings():
+            collapsed = Collapsed.of(answers(y), ["has"])
+            point = collapsed.model.initial_point()
+            point |= {name: np.asarray(value) for name, value in collapsed.density.numbers.items()}
+
+            def logp(ability):
+                return collapsed.sums.logdensity_of(collapsed.inputs(point | {"ability": ability}))
+
+            value, slopes = interpreted(jax.value_and_grad(logp))(ability)
+            different = [len(g.first) for g in collapsed.sums.elements.groups if g.term.name == "y"]
+            return len(collapsed.density.numbers) > 0, different, float(value), slopes
+
+    ability = np.linspace(-1, 1, 30)
+    saved = 60 * 2 + 30 * 4 - (4 * 2 + 2 * 4)  # entries of all answers, less those of the different ones
+    monkeypatch.setattr(sums, "MANY_SAVED", saved + 1)
+    as_inputs, different, value, slopes = of(ANSWERS, ability)
+    assert as_inputs
+    assert different == [60, 30]
+    monkeypatch.setattr(sums, "MANY_SAVED", saved)
+    as_inputs, different, *same = of(ANSWERS[::-1], ability[::-1])  # other data, as models are kept
+    assert not as_inputs
+    assert different == [4, 2]
+    assert same[0] == pytest.approx(value, abs=1e-10)
+    np.testing.assert_allclose(same[1][::-1], slopes, atol=1e-10)
 
 
 @pytest.mark.slow
