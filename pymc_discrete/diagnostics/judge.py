@@ -286,8 +286,9 @@ def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
     if permuted is None:
         return False
     rhat = categorical_rhat(permuted)
-    mixes = ~slow(effective_per_chain(np.inf, rhat[~np.isnan(rhat)], len(data)))
-    return bool(mixes.mean() >= SHARE_THAT_MIXES)
+    moving = ~np.isnan(rhat)  # the others have one value in all draws, once these are permuted
+    mixes = ~slow(effective_per_chain(np.inf, rhat[moving], len(data)))
+    return bool(mixes.sum() >= SHARE_THAT_MIXES * moving.sum())
 
 
 def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:

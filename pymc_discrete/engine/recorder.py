@@ -89,7 +89,7 @@ class Recorder:
         self._whole = [
             name for name, members in points.vectors.items() if any(m.name in self._wanted for m in members)
         ]
-        typed = {v: pt.tensor(v.name, shape=shapes[v.name], dtype=v.type.dtype) for v in model.value_vars}
+        typed = {v: pt.TensorType(v.type.dtype, shape=shapes[v.name])(name=v.name) for v in model.value_vars}
         values = {str(v.name): v for v in typed.values()}
         parts = {
             m.name: pt.TensorType(values[m.name].type.dtype, shape=m.shape)(name=m.name)

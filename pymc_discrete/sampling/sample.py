@@ -294,10 +294,11 @@ def sample(
     if report := report_of(run.states):
         _log.info(report.said())
     seconds, done = time.perf_counter() - begun, store.done(POSTERIOR)
-    _log.info(
-        f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations took "
-        f"{seconds:.0f} seconds."
-    )
+    if not finished:
+        _log.info(
+            f"Sampling {chains} chain{'s' * (chains > 1)} for {tune:_d} tune and {done:_d} draw iterations "
+            f"took {seconds:.0f} seconds."
+        )
     attributes: dict[str, Any] = {
         "sampling_time": seconds,
         "tuning_steps": tune,

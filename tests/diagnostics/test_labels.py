@@ -10,7 +10,7 @@ from arviz_stats import rhat
 from xarray import DataTree
 
 import pymc_discrete as pmd
-from pymc_discrete.diagnostics.judge import Judge
+from pymc_discrete.diagnostics.judge import Judge, labels_switch
 
 K, CHAINS, DRAWS, N = 3, 4, 200, 40
 METHODS = ("ecr", "pivot", "stephens")
@@ -118,6 +118,13 @@ def test_labels_in_the_order_of_a_parameter(caplog):
         np.testing.assert_array_equal(found["posterior"]["mu"], m.mu[..., ::sign])
         assert found["permutations"]["z"].attrs["order_by"] == order_by
     assert not caplog.messages
+
+
+def test_sites_that_only_change_together_switch():
+    """Once permuted, each site has one value in all draws, and no R-hat."""
+    r = np.random.default_rng(1)
+    draws = np.arange(12) % 2 ^ r.integers(0, 2, (4, 200, 1))
+    assert labels_switch(draws, r.normal(size=(4, 200)))
 
 
 @pytest.mark.parametrize("names", [None, [0, 1, 2], list("012"), [1, 2, 3], ["low", "mid", "high"]])

@@ -25,6 +25,16 @@ SELECTIONS = {
 }
 
 
+def test_names_are_not_read_as_types():
+    names = ["half", "int64", "'a', 'b'"]
+    with pm.Model() as model:
+        for name in names:
+            pm.Poisson(name, 2.0)
+    recorder, numbers = Recorder.of(model, names, Points([]), {})
+    values = {name: np.array(n) for n, name in enumerate(names)}
+    assert {name: int(value) for name, value in recorder(values | numbers).items()} == values
+
+
 @pytest.mark.slow
 def test_constants_are_read_where_a_discrete_variable_points():
     """The numbers of a model are NumPy's arrays where a program is only looked at, and not run."""
