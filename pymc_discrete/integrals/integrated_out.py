@@ -20,6 +20,7 @@ from pymc_discrete.integrals.active import (
 )
 from pymc_discrete.integrals.families import family
 from pymc_discrete.integrals.gaussian_integral import gaussian_draw
+from pymc_discrete.runtime.jax_settings import SELDOM, jitted
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.logp_graph import Columns, Conjugate, Integral
 
@@ -99,7 +100,8 @@ class JointCoefficients:
         ------
         pymc.exceptions.SamplingError
         """
-        precision, *_ = map(np.asarray, self._quadratic_form(*values))
+        # one program: without it JAX would compile each operation
+        precision, *_ = map(np.asarray, jitted(self._quadratic_form, SELDOM)(*values))
         why = "the prior and the data leave some direction open"
         improper = bool((np.linalg.eigvalsh(precision) <= 0).any())
         if self._integral.gates is not None and not improper:
