@@ -35,6 +35,19 @@ SAID_INSTEAD = {
     "compile_kwargs": "The model is compiled by JAX; leave it out.",
 }
 
+# what Stan, JAGS, NIMBLE and NumPyro call some arguments
+CALLED = {
+    **dict.fromkeys(["iter", "iter_sampling", "n_iter", "num_samples", "n_samples"], "draws"),
+    **dict.fromkeys(["burn", "burnin", "n_burnin", "warmup", "iter_warmup", "num_warmup"], "tune"),
+    **dict.fromkeys(["num_chains", "n_chains", "nchains"], "chains"),
+    **dict.fromkeys(["n_thin", "thinning"], "thin"),
+    **dict.fromkeys(["inits", "init_params"], "initvals"),
+    **dict.fromkeys(["max_treedepth", "max_tree_depth", "max_depth"], "nuts"),
+    "seed": "random_seed",
+    "adapt_delta": "target_accept",
+    "target_accept_prob": "target_accept",
+}
+
 
 def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
     """Raise an error for the first of `options`; `sample` takes only the `known` arguments."""
@@ -43,7 +56,7 @@ def refuse(options: dict[str, Any], known: Sequence[str]) -> None:
             raise TypeError(f"pmd.sample has no {name}=. {SAID_INSTEAD[name]}")
         if name in inspect.signature(pm.sample).parameters:
             raise TypeError(f"pmd.sample has no {name}=; pm.sample does.")
-        meant = suggested(name, known)
+        meant = f" Did you mean {CALLED[name]!r}?" if name in CALLED else suggested(name, known)
         raise TypeError(
             f"pmd.sample has no option {name!r}.{meant} Options of a step are given to the step: "
             "step=pmd.AutoStep(...)."

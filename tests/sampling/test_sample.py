@@ -22,7 +22,7 @@ from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.program import Identity, Program
 from pymc_discrete.engine.starts import check_initvals
 from pymc_discrete.engine.warm_up import Mass
-from pymc_discrete.sampling.options import SAID_INSTEAD
+from pymc_discrete.sampling.options import CALLED, SAID_INSTEAD, refuse
 from tests.models import labels_and_count
 from tests.posteriors import CASES, probabilities
 from tests.tools.interpreted import interpreted
@@ -375,6 +375,10 @@ def test_every_argument_of_pm_sample_has_a_place_or_a_reason():
         set(inspect.signature(f).parameters) - {"kwargs", "options"} for f in (pm.sample, pmd.sample)
     )
     assert theirs - ours == set(SAID_INSTEAD)
+    assert set(CALLED.values()) <= ours
+    assert not ours & set(CALLED)
+    with pytest.raises(TypeError, match=r"no option 'n_samples'. Did you mean 'draws'\?"):
+        refuse({"n_samples": 100}, sorted(ours))
 
 
 def test_no_jax_version():
