@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import ancestors, toposort
 
 from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.marginal_op import SummedOut
@@ -260,6 +260,15 @@ class Collapsed:
             said[group.sites[:, 0]] = True
         open_ended = said & self.stretched & (likely[:, -1] | ~likely.any(axis=1))
         return None if open_ended.any() else np.where(said, last + 1, 0)
+
+    @property
+    def read(self) -> list[str]:
+        """The names of the other value variables that the terms which are summed read."""
+        graph = self.density.graph
+        others = [v for v in graph.others if not isinstance(v, Number)]
+        pairs, needed = zip(others, self._graphs_read, strict=True), set(graph.read)
+        above = set(ancestors([read for v, read in pairs if v in needed]))
+        return [str(v.name) for v in self._values if v in above]
 
     @property
     def whole(self) -> bool:

@@ -9,7 +9,7 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import ancestors, toposort
 
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import IntegerBounds
@@ -161,6 +161,12 @@ class LogpGraph:
     def depends(self, var: Variable) -> bool:
         """Whether a variable of the graph, or one built on it, depends on the block."""
         return var in self._depends
+
+    @property
+    def read(self) -> list[Variable]:
+        """Those of `others` that the terms of the block read."""
+        above = set(ancestors([t for _, t in self.terms]))
+        return [v for v in self.others if v in above]
 
     def shape(self, var: Variable) -> tuple[int, ...]:
         """The shape of a tensor of the graph, or of one built on it.

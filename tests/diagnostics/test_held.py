@@ -8,9 +8,11 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.diagnostics.known.leaving import leaving
 from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.summed import SummedBlock
 
 pytestmark = pytest.mark.shares_programs
 
@@ -137,6 +139,22 @@ def test_an_edge_of_probability_0_has_one_value():
     of = found(model, {"G": [[0, 1], [0, 1]], "c": [1, 1]})
     assert of["G"].several.tolist() == [False, True, True, False]
     assert of["c"].several.tolist() == [False, True]
+
+
+def summed_out(model, point, names):
+    """As `found`, of variables that are summed out."""
+    collapsed = Collapsed.of(model, names)
+    return SummedBlock(collapsed, Points([collapsed.density.space]), {}).leaving([point, point])
+
+
+@pytest.mark.parametrize("known_of", [partial(found, complete=False), summed_out])
+def test_what_no_term_of_a_site_reads_cannot_hold_it(known_of):
+    """Neither a discrete variable of another step, nor the one that this depends on."""
+    with pm.Model() as model:
+        state, certain = animals()
+        pm.Bernoulli("w", pm.Beta("rate", 1, 1))
+    point = model.initial_point() | {name: np.asarray(value) for name, value in state.items()}
+    assert known_of(model, point, ["z"])["z"].is_certain.tolist() == certain["z"]
 
 
 def test_what_another_step_draws_may_hold_a_site():

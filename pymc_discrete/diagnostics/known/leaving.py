@@ -97,7 +97,8 @@ def leaving(
     complete : whether the target contains all discrete variables of the model; a discrete variable of another
         step can keep those of this one from moving
     """
-    read = [str(v.name) for v in cast(ModelDensity, target.density).graph.others]
+    graph = cast(ModelDensity, target.density).graph
+    read = [name for v in graph.read for name in graph.groups[v]]
     continuous = [str(v.name) for v in model.continuous_value_vars]
     outside, known_else = outside_of(read, points[0], continuous)
     conditionals = Conditionals(target.space, target.at, outside, known_else)
