@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
 
 from pymc_discrete.collapse.elements import Sparse
@@ -261,12 +262,10 @@ class Collapsed:
         open_ended = said & self.stretched & (likely[:, -1] | ~likely.any(axis=1))
         return None if open_ended.any() else np.where(said, last + 1, 0)
 
-    @property
-    def read(self) -> list[str]:
-        """The names of the other value variables that the terms which are summed read."""
-        graph = self.density.graph
-        others = [v for v in graph.others if not isinstance(v, Number)]
-        pairs, needed = zip(others, self._graphs_read, strict=True), set(graph.read)
+    def behind(self, variables: Sequence[Variable]) -> list[str]:
+        """The names of the value variables from which some of the density's `graph.others` are computed."""
+        others = [v for v in self.density.graph.others if not isinstance(v, Number)]
+        pairs, needed = zip(others, self._graphs_read, strict=True), set(variables)
         above = set(ancestors([read for v, read in pairs if v in needed]))
         return [str(v.name) for v in self._values if v in above]
 

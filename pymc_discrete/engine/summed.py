@@ -193,8 +193,9 @@ class SummedBlock(Block):
             return density.space.ravel(point), target.given(self._inputs(point))
 
         continuous = [str(v.name) for v in model.continuous_value_vars]
-        outside, known_else = outside_of(self.collapsed.read, points[0], continuous)
-        conditionals = Conditionals(density.space, at, outside, known_else)
+        outside, known_else = outside_of(self.collapsed.behind(density.graph.read), points[0], continuous)
+        own = self.collapsed.behind(density.graph.read_by_block_alone)
+        conditionals = Conditionals(density.space, at, outside, known_else, own)
         return leaving_by(conditionals, model, points, joint=True, complete=True, summed=True)
 
     def groups(self, states: Any, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:

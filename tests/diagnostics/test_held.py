@@ -201,6 +201,87 @@ def test_an_index_of_models_and_what_it_holds():
     assert of["z"].joint
 
 
+def test_models_that_each_have_parameters_of_their_own():
+    """Another value of the index begins to use one parameter, and ends to use the other."""
+    with pm.Model() as model:
+        state, _ = models()
+    of = found(model, state)["k"]
+    assert of.is_among_models.tolist() == [True]
+    assert of.unused == ("mu[0]",)
+
+
+def a_coefficient_and_its_indicator():
+    """A model without the coefficient has no parameter that the other has not."""
+    k, beta = pm.Bernoulli("k", 0.5), pm.Normal("beta", 0, 10)
+    pm.Normal("y", k * beta, 0.01, observed=np.zeros(20))
+    return {"k": 0, "beta": 7.0}
+
+
+def an_empty_component():
+    """Any point may join it: none of them holds its mean, and the mean holds none."""
+    z, mu = pm.Bernoulli("z", 0.5, shape=3), pm.Normal("mu", 0, 100, shape=2)
+    pm.Normal("y", mu[z], 1.0, observed=np.zeros(3))
+    return {"z": [0, 0, 0], "mu": [0.0, 90.0]}
+
+
+def a_change_in_the_middle():
+    tau, mu = pm.DiscreteUniform("tau", 0, 30), pm.Normal("mu", 0, 100, shape=2)
+    pm.Normal("y", mu[pt.ge(np.arange(30), tau).astype(int)], 1.0, observed=np.repeat([0.0, 60.0], 15))
+    return {"tau": 15, "mu": [0.0, 60.0]}
+
+
+@pytest.mark.parametrize(
+    "build", [a_coefficient_and_its_indicator, an_empty_component, a_change_in_the_middle]
+)
+@pytest.mark.by_default("an_empty_component")
+def test_what_does_not_choose_among_such_models(build):
+    with pm.Model() as model:
+        state = build()
+    (of,) = found(model, state).values()
+    assert not of.is_among_models.any()
+
+
+def in_a_prior_beside_data():
+    x = pm.Normal("x", 0, 1)
+    pm.Normal("y", x**2, 0.1, observed=4.0)
+    return x
+
+
+def in_a_prior_alone():
+    return pm.Normal("x", 0, 1)
+
+
+def of_another_parameter():
+    x = pm.Normal("x", 0, 1)
+    pm.Normal("y", pm.Normal("mu", x, 1.0), 0.1, observed=2.0)
+    return x
+
+
+@pytest.mark.by_default("found-in_a_prior_beside_data", "known_of1-of_another_parameter")
+@pytest.mark.parametrize("build", [in_a_prior_beside_data, in_a_prior_alone, of_another_parameter])
+@pytest.mark.parametrize("known_of", [found, partial(summed_out, names=["z"])])
+def test_what_a_prior_reads_is_no_parameter_of_a_model(build, known_of):
+    """At x = 2 the prior is so sure of z that x changes it by nothing."""
+    with pm.Model() as model:
+        pm.Bernoulli("z", pm.math.sigmoid(50 * build()))
+    of = known_of(model, model.initial_point() | {"x": np.array(2.0), "z": np.array(1)})["z"]
+    assert of.by == ("x",)
+    assert of.unused == ()
+
+
+def test_what_is_unused_where_any_chain_ended():
+    """The first chain is in the model that has the parameter, and may leave it; the other is held."""
+    with pm.Model() as model:
+        k, b = pm.Bernoulli("k", 0.5), pm.HalfNormal("b", 500.0)
+        pm.Normal("y", pt.switch(k, b, 4.99), 1.0, observed=np.full(30, 5.0))
+    ends = [{"k": 1, "b_log__": np.log(5.0)}, {"k": 0, "b_log__": np.log(500.0)}]
+    points = [{name: np.asarray(value) for name, value in end.items()} for end in ends]
+    target = pmd.target_from_model(model)
+    of = leaving(target, model, points, joint=False, complete=True)["k"]
+    assert of.probability[0] > 1e-3 > of.probability[1]
+    assert of.unused == ("b",)
+
+
 def test_values_without_parameters_of_their_own_hold_what_they_share():
     """Twice the rate, or the rate: there is no unused parameter, and two modes all the same."""
     with pm.Model() as model:
