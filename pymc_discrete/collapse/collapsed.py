@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-from pytensor.graph.traversal import toposort
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
 
 from pymc_discrete.collapse.elements import Sparse
 from pymc_discrete.collapse.marginal_op import SummedOut
@@ -260,6 +261,13 @@ class Collapsed:
             said[group.sites[:, 0]] = True
         open_ended = said & self.stretched & (likely[:, -1] | ~likely.any(axis=1))
         return None if open_ended.any() else np.where(said, last + 1, 0)
+
+    def behind(self, variables: Sequence[Variable]) -> list[str]:
+        """The names of the value variables from which some of the density's `graph.others` are computed."""
+        others = [v for v in self.density.graph.others if not isinstance(v, Number)]
+        pairs, needed = zip(others, self._graphs_read, strict=True), set(variables)
+        above = set(ancestors([read for v, read in pairs if v in needed]))
+        return [str(v.name) for v in self._values if v in above]
 
     @property
     def whole(self) -> bool:

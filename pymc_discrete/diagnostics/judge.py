@@ -36,6 +36,7 @@ from pymc_discrete.diagnostics.verdicts import (
     Decided,
     decide,
     effective_per_chain,
+    few_stays,
     in_modes,
     seldom,
     slow,
@@ -72,7 +73,8 @@ class Measured(NamedTuple):
     @property
     def unclear(self) -> bool:
         """Whether what is known beside the draws matters to what is said of some element."""
-        return bool((seldom(self.movement) | in_modes(self.columns["rhat"])).any())
+        few = seldom(self.movement) | few_stays(self.movement)
+        return bool((few | in_modes(self.columns["rhat"])).any())
 
 
 class Judged(NamedTuple):

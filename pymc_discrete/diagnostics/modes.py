@@ -16,6 +16,9 @@ def of_modes(facts: Facts, names: Sequence[str], several: bool) -> str:
     ----------
     several : whether they have several sites, which might change together
     """
+    if index := of_index(facts, names):
+        return f"The shares of the values are those of the starts and not of the posterior. {index}"
+    known = [facts.judged[name].known for name in names]
     means = ", ".join(f"{mean:.1f}" for mean in facts.lp.mean(axis=1))
     alike = equally_probable(facts.lp)
     if alike:
@@ -29,10 +32,6 @@ def of_modes(facts: Facts, names: Sequence[str], several: bool) -> str:
             "the posterior. "
         )
     text += by_tempering(facts)
-    known = [facts.judged[name].known for name in names]
-    held = [(name, of) for name, of in zip(names, known, strict=True) if of is not None and of.is_alone.any()]
-    if held:
-        return text + of_models(repr(held[0][0]), held[0][1])
     if all(of is not None and (of.joint or of.summed) for of in known):
         best = "" if alike else "Pass initvals= of the continuous variables in the mode with the highest. "
         is_drawn = "is" if len(names) == 1 else "are"
@@ -60,6 +59,19 @@ def by_tempering(facts: Facts) -> str:
     if not possible or "tempering" in facts.tree.children:
         return ""
     return "With temper=True chains pass from mode to mode: pmd.sample(temper=True), see docs/tempering.md. "
+
+
+def of_index(facts: Facts, names: Sequence[str]) -> str:
+    """What to do about the first of these variables that keeps continuous ones where they are, as they do it.
+
+    Nothing where there is none. The log densities of such modes say nothing of their shares: models differ in
+    what wanders over its prior.
+    """
+    for name in names:
+        known = facts.judged[name].known
+        if known is not None and (known.unused or known.is_alone.any()):
+            return by_tempering(facts) + of_models(repr(name), known)
+    return ""
 
 
 def of_models(name: str, known: Leaving) -> str:

@@ -16,6 +16,7 @@ from pymc_discrete.diagnostics.thresholds import (
     HARDLY_MOVES,
     IMPROBABLE,
     LARGEST_RHAT,
+    RARE_VALUE,
     RHAT_OF_MODES,
     STRETCHES,
     SURELY_MOVES,
@@ -139,6 +140,15 @@ def seldom(movement: Movement) -> np.ndarray:
     return movement.stretches.sum(axis=0) < max(SURELY_MOVES, movement.chains)
 
 
+def few_stays(movement: Movement) -> np.ndarray:
+    """(elements,) bool, which moved in few draws, and less often than draws must be effective.
+
+    Where something else decides when an element can move, what it does between two moves counts once.
+    """
+    enough = min(FEWEST_EFFECTIVE, RARE_VALUE * movement.draws)
+    return movement.moves.sum(axis=0) < enough * movement.chains
+
+
 def stuck_chains(movement: Movement, known: Leaving | None) -> np.ndarray:
     """(chains, elements) bool, chains in which an element stood still though it moved in others.
 
@@ -163,15 +173,18 @@ def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
     it stays there; or one that moved a few times in all, where nothing else is known of it. (Of many elements
     some have a rare value now and then, or where a chain begins or ends.) Or an element
     that a continuous variable holds where the chains ended, in all of them: it goes from mode to mode, a few
-    times in all.
+    times in all. Or an index of models that is held in most of them, and moved rarely: a chain comes to
+    another model when its parameters are near by chance, and leaves it at once, or else stays until those of
+    the first are near again, so that a few visits tell nothing of its probability.
     """
     rarely = seldom(movement)
     unknown = known is None or known.probability is None
     few = (movement.moves.max(axis=0) <= 1) | (rarely & unknown)
     few &= movement.moves.shape[1] == 1
     if known is not None and known.probability is not None:
-        held = (np.nan_to_num(known.probability, nan=1.0) * movement.draws < HARDLY_MOVES).all(axis=0)
-        few |= known.is_alone & held & rarely
+        held = np.nan_to_num(known.probability, nan=1.0) * movement.draws < HARDLY_MOVES
+        few |= known.is_alone & held.all(axis=0) & rarely
+        few |= known.is_among_models & (held.mean(axis=0) > 0.5) & few_stays(movement)
     return ~movement.immobile & few & (movement.draws >= ENOUGH_DRAWS)
 
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from xarray import Dataset
 
-from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
+from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.collapse.probabilities import dataset
 from pymc_discrete.collapse.stretches import FarOut
-from pymc_discrete.diagnostics.known.held import Conditionals
+from pymc_discrete.diagnostics.known.held import Conditionals, outside_of
 from pymc_discrete.diagnostics.known.leaving import Leaving, leaving_by
 from pymc_discrete.engine.block import TUNE, Block
 from pymc_discrete.engine.discrete import smallest_types
@@ -192,9 +192,10 @@ class SummedBlock(Block):
         def at(point: dict[str, np.ndarray]) -> tuple[np.ndarray, Target]:
             return density.space.ravel(point), target.given(self._inputs(point))
 
-        outside = [str(v.name) for v in model.continuous_value_vars if v.name in points[0]]
-        others = [v for v in model.discrete_value_vars if v.name != STRETCH_VARIABLE]
-        conditionals = Conditionals(density.space, at, outside, not others)
+        continuous = [str(v.name) for v in model.continuous_value_vars]
+        outside, known_else = outside_of(self.collapsed.behind(density.graph.read), points[0], continuous)
+        own = self.collapsed.behind(density.graph.read_by_block_alone)
+        conditionals = Conditionals(density.space, at, outside, known_else, own)
         return leaving_by(conditionals, model, points, joint=True, complete=True, summed=True)
 
     def groups(self, states: Any, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:

@@ -9,8 +9,9 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import ancestors, toposort
 
+from pymc_discrete.runtime.names import untransformed
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.numbers import Derivation, Number, hoisted, numbers_in
@@ -161,6 +162,28 @@ class LogpGraph:
     def depends(self, var: Variable) -> bool:
         """Whether a variable of the graph, or one built on it, depends on the block."""
         return var in self._depends
+
+    @property
+    def read(self) -> list[Variable]:
+        """Those of `others` that the terms of the block read."""
+        above = set(ancestors([t for _, t in self.terms]))
+        return [v for v in self.others if v in above]
+
+    @property
+    def read_by_block_alone(self) -> list[Variable]:
+        """Those of `others` that no term but their own prior reads, and those that depend on the block.
+
+        Priors of the block's variables are not among these: what they read says how probable a value is, and
+        not what it means.
+        """
+        own = {v: {untransformed(name) for name in self.groups[v]} for v in self.others}
+        block, elsewhere = {name for v in self.values for name in self.groups[v]}, set[Variable]()
+        for name, term in [*self.terms, *self.untouched]:
+            named = set(self.written_as_one.get(name, [name]))
+            if not named.isdisjoint(block) or not self.depends(term):
+                above = set(ancestors([term]))
+                elsewhere |= {v for v in self.others if v in above and named.isdisjoint(own[v])}
+        return [v for v in self.read if v not in elsewhere]
 
     def shape(self, var: Variable) -> tuple[int, ...]:
         """The shape of a tensor of the graph, or of one built on it.

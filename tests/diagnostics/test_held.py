@@ -8,9 +8,11 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.diagnostics.known.leaving import leaving
 from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.points import Points
+from pymc_discrete.engine.summed import SummedBlock
 
 pytestmark = pytest.mark.shares_programs
 
@@ -139,6 +141,22 @@ def test_an_edge_of_probability_0_has_one_value():
     assert of["c"].several.tolist() == [False, True]
 
 
+def summed_out(model, point, names):
+    """As `found`, of variables that are summed out."""
+    collapsed = Collapsed.of(model, names)
+    return SummedBlock(collapsed, Points([collapsed.density.space]), {}).leaving([point, point])
+
+
+@pytest.mark.parametrize("known_of", [partial(found, complete=False), summed_out])
+def test_what_no_term_of_a_site_reads_cannot_hold_it(known_of):
+    """Neither a discrete variable of another step, nor the one that this depends on."""
+    with pm.Model() as model:
+        state, certain = animals()
+        pm.Bernoulli("w", pm.Beta("rate", 1, 1))
+    point = model.initial_point() | {name: np.asarray(value) for name, value in state.items()}
+    assert known_of(model, point, ["z"])["z"].is_certain.tolist() == certain["z"]
+
+
 def test_what_another_step_draws_may_hold_a_site():
     with pm.Model() as model:
         a, b = pm.Bernoulli("a", 0.5), pm.Bernoulli("b", 0.5)
@@ -181,6 +199,87 @@ def test_an_index_of_models_and_what_it_holds():
     assert not of["k"].is_certain.any()
     assert of["k"].joint
     assert of["z"].joint
+
+
+def test_models_that_each_have_parameters_of_their_own():
+    """Another value of the index begins to use one parameter, and ends to use the other."""
+    with pm.Model() as model:
+        state, _ = models()
+    of = found(model, state)["k"]
+    assert of.is_among_models.tolist() == [True]
+    assert of.unused == ("mu[0]",)
+
+
+def a_coefficient_and_its_indicator():
+    """A model without the coefficient has no parameter that the other has not."""
+    k, beta = pm.Bernoulli("k", 0.5), pm.Normal("beta", 0, 10)
+    pm.Normal("y", k * beta, 0.01, observed=np.zeros(20))
+    return {"k": 0, "beta": 7.0}
+
+
+def an_empty_component():
+    """Any point may join it: none of them holds its mean, and the mean holds none."""
+    z, mu = pm.Bernoulli("z", 0.5, shape=3), pm.Normal("mu", 0, 100, shape=2)
+    pm.Normal("y", mu[z], 1.0, observed=np.zeros(3))
+    return {"z": [0, 0, 0], "mu": [0.0, 90.0]}
+
+
+def a_change_in_the_middle():
+    tau, mu = pm.DiscreteUniform("tau", 0, 30), pm.Normal("mu", 0, 100, shape=2)
+    pm.Normal("y", mu[pt.ge(np.arange(30), tau).astype(int)], 1.0, observed=np.repeat([0.0, 60.0], 15))
+    return {"tau": 15, "mu": [0.0, 60.0]}
+
+
+@pytest.mark.parametrize(
+    "build", [a_coefficient_and_its_indicator, an_empty_component, a_change_in_the_middle]
+)
+@pytest.mark.by_default("an_empty_component")
+def test_what_does_not_choose_among_such_models(build):
+    with pm.Model() as model:
+        state = build()
+    (of,) = found(model, state).values()
+    assert not of.is_among_models.any()
+
+
+def in_a_prior_beside_data():
+    x = pm.Normal("x", 0, 1)
+    pm.Normal("y", x**2, 0.1, observed=4.0)
+    return x
+
+
+def in_a_prior_alone():
+    return pm.Normal("x", 0, 1)
+
+
+def of_another_parameter():
+    x = pm.Normal("x", 0, 1)
+    pm.Normal("y", pm.Normal("mu", x, 1.0), 0.1, observed=2.0)
+    return x
+
+
+@pytest.mark.by_default("found-in_a_prior_beside_data", "known_of1-of_another_parameter")
+@pytest.mark.parametrize("build", [in_a_prior_beside_data, in_a_prior_alone, of_another_parameter])
+@pytest.mark.parametrize("known_of", [found, partial(summed_out, names=["z"])])
+def test_what_a_prior_reads_is_no_parameter_of_a_model(build, known_of):
+    """At x = 2 the prior is so sure of z that x changes it by nothing."""
+    with pm.Model() as model:
+        pm.Bernoulli("z", pm.math.sigmoid(50 * build()))
+    of = known_of(model, model.initial_point() | {"x": np.array(2.0), "z": np.array(1)})["z"]
+    assert of.by == ("x",)
+    assert of.unused == ()
+
+
+def test_what_is_unused_where_any_chain_ended():
+    """The first chain is in the model that has the parameter, and may leave it; the other is held."""
+    with pm.Model() as model:
+        k, b = pm.Bernoulli("k", 0.5), pm.HalfNormal("b", 500.0)
+        pm.Normal("y", pt.switch(k, b, 4.99), 1.0, observed=np.full(30, 5.0))
+    ends = [{"k": 1, "b_log__": np.log(5.0)}, {"k": 0, "b_log__": np.log(500.0)}]
+    points = [{name: np.asarray(value) for name, value in end.items()} for end in ends]
+    target = pmd.target_from_model(model)
+    of = leaving(target, model, points, joint=False, complete=True)["k"]
+    assert of.probability[0] > 1e-3 > of.probability[1]
+    assert of.unused == ("b",)
 
 
 def test_values_without_parameters_of_their_own_hold_what_they_share():

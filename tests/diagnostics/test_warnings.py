@@ -11,6 +11,7 @@ import pytest
 from arviz_base import from_dict
 from pymc.exceptions import SamplingError
 from pytensor.raise_op import Assert
+from xarray import Dataset
 
 import pymc_discrete as pmd
 from pymc_discrete.diagnostics.checks.never_moved import why_still
@@ -18,6 +19,7 @@ from pymc_discrete.diagnostics.checks.ties import sentence, ties, weighted_sums
 from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.diagnostics.judge import Judge
 from pymc_discrete.diagnostics.known.leaving import Leaving, leaving
+from pymc_discrete.diagnostics.known.stored import conditionals, known_of
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.statistics.movement import Movement
 from pymc_discrete.diagnostics.verdicts import VERDICTS, decide, stuck_chains, unexplained, words_of_still
@@ -408,8 +410,9 @@ class Row(NamedTuple):
 def known(probability, elements=1, **facts):
     """What is known of elements of which other values have these probabilities in all four chains."""
     p = None if probability is None else np.broadcast_to(probability, (CHAINS, elements)).astype(float)
-    fields = {"several": True, "certain": False, "alone": False} | facts
-    for fact in ("several", "certain", "alone"):
+    of_each = {"several": True, "certain": False, "alone": False, "among_models": False}
+    fields = of_each | facts
+    for fact in of_each:
         fields[fact] = np.broadcast_to(fields[fact], elements)
     return Leaving(probability=p, **({"joint": False} | fields))
 
@@ -435,6 +438,9 @@ ZEROS = still(0)
 MODEL = {"joint": True, "alone": True, "by": ("mu",), "unused": ("mu[a]",)}
 LABELS = np.random.default_rng(3).integers(0, 2, 30)
 SLOW_ONE = np.broadcast_to(np.arange(DRAWS) // 100 % 2, (CHAINS, DRAWS))
+SLOW_IN_MODES = np.where(np.arange(CHAINS)[:, None] == 0, 1, 0) ^ (np.arange(DRAWS) % 100 < 5)
+SLOW_IN_TURN = np.broadcast_to(np.arange(DRAWS) // 50 % 2, (CHAINS, DRAWS))
+VISITS = (np.arange(DRAWS) % 160 == 40 + 9 * np.arange(CHAINS)[:, None]).astype(int)
 NEVER = "'k' never moved in any chain, and all agree: "
 IN_MODES = "no mode is better, and their shares are those of the starts and not of the posterior"
 ROWS = {
@@ -503,7 +509,12 @@ ROWS = {
         1,
     ),
     "modes of models": Row(
-        still(0, 0, 0, 1), known(0.0, **MODEL), "apart", f"'k' disagrees .*{IN_MODES}.*pmd.log_evidence", 1
+        still(0, 0, 0, 1),
+        known(0.0, **MODEL),
+        "apart",
+        "'k' disagrees .*shares of the values are those of the starts.* among models.*pmd.log_evidence",
+        1,
+        (0, 0, 0, -60),
     ),
     "modes of what it is drawn by": Row(
         still(0, 0, 0, 1),
@@ -534,6 +545,13 @@ ROWS = {
         r"'k' is stuck: it never moved in 1 of 4 chains \(2\)",
         1,
     ),
+    "a chain is stuck in a model": Row(
+        np.where(np.arange(CHAINS)[:, None] == 2, 1, np.arange(DRAWS) // 30 % 2),
+        known(0.0, **MODEL),
+        "stuck",
+        "'k' is stuck: .* that to be chance. 'mu.a.' does not enter .*pmd.log_evidence",
+        1,
+    ),
     "one of several at a rare value at the end": Row(
         np.stack([in_chain(ZEROS, 1, 0), coins(1), coins(1)], axis=2),
         known(1e-3, 3),
@@ -562,6 +580,32 @@ ROWS = {
         "slow",
         "'k' changed only 5 times.*log_evidence",
         1,
+    ),
+    "models, chains came to another for moments": Row(
+        VISITS,
+        known(np.array([[0.0], [0.0], [0.3], [0.0]]), **MODEL | {"alone": False}, among_models=True),
+        "slow",
+        "'k' changed only 24 times in all chains: whatever .* chooses among models.*pmd.log_evidence",
+        1,
+    ),
+    "a rare value, among models and possible where chains ended": Row(
+        VISITS, known(1e-3, among_models=True), "ok", ""
+    ),
+    "a rare value whose parameter is near for moments": Row(VISITS, known(0.0, **MODEL), "ok", ""),
+    "chains in modes of a model's parameters": Row(
+        SLOW_IN_MODES,
+        known(1e-2, joint=True, unused=("b",)),
+        "slow",
+        "'k' mixes slowly: .*different modes.* 'b' does not enter .* wanders over its prior: 'k' chooses "
+        "among models.*pmd.log_evidence",
+        1,
+        (0, 0, 0, -60),
+    ),
+    "slow, among models": Row(
+        SLOW_IN_TURN,
+        known(1e-2, joint=True, unused=("b",)),
+        "slow",
+        "'k' mixes slowly: .*R-hat is up to 1.00. 'b' does not enter .*pmd.log_evidence",
     ),
     "slow": Row(SLOW_ONE, None, "slow", "'k' mixes slowly: .* Draw more"),
     "all slow": Row(
@@ -611,6 +655,16 @@ def test_the_log_the_table_and_the_plot_agree(name, log):
     assert list(pmd.summary(tree)["verdict"]) == row.verdicts.split()
     assert Judge(tree).of("k").decided.suspect.sum() == row.suspect
     assert set(row.verdicts.split()) <= VERDICTS
+
+
+@pytest.mark.parametrize(("among_models", "at"), [(True, 0.0), (False, 0.02)])
+def test_what_holds_an_index_of_models_that_is_summed_out_is_read_where_chains_ended(among_models, at):
+    """In a few draws the parameter of the other model was near, so that the mean is no small number."""
+    of = known(0.0, summed=True, among_models=among_models)
+    drawn = from_dict({"posterior": {"k": VISITS}})["posterior"].to_dataset()
+    means = Dataset({"k": (("chain", "k value"), np.tile([0.98, 0.02], (CHAINS, 1)))})
+    groups = {"conditionals": conditionals(drawn, {"k": of}), "probabilities": means}
+    assert known_of(groups, "k", CHAINS).probability == pytest.approx(np.full((CHAINS, 1), at))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check, elements_in_words
 from pymc_discrete.diagnostics.judge import Judged
 from pymc_discrete.diagnostics.known.leaving import Leaving
-from pymc_discrete.diagnostics.modes import of_models, of_modes
+from pymc_discrete.diagnostics.modes import of_index, of_models, of_modes
 from pymc_discrete.diagnostics.remedies import Remedies
 from pymc_discrete.diagnostics.thresholds import ENOUGH_DRAWS, IMPROBABLE
 from pymc_discrete.runtime.names import shown
@@ -37,7 +37,7 @@ def predicate(found: Finding, facts: Facts) -> str:
             return (
                 f"is stuck: {some if of > 1 and count < of else 'it'} never moved in {len(found.chains)} of "
                 f"{facts.chains} chains ({chains_in_words(found)}), and moved too often in others for that "
-                "to be chance. Run longer, pass other initvals, or try another step."
+                f"to be chance. {found.remedy}."
             )
         case "still, summed out":
             return f"has the same value in all draws: {found.remedy}."
@@ -89,7 +89,8 @@ def of_variable(facts: Facts, name: str, of: Judged) -> list[Finding]:
     if (apart := verdict == "apart").any():
         add("apart", apart, of_modes(facts, [name], bool(can_move.sum() > 1)))
     if (stuck := of.decided.stuck_in.any(axis=0)).any():
-        add("stuck", stuck, chains=np.flatnonzero(of.decided.stuck_in.any(axis=1)).tolist())
+        remedy = of_index(facts, [name]) or "Run longer, pass other initvals, or try another step"
+        add("stuck", stuck, remedy, np.flatnonzero(of.decided.stuck_in.any(axis=1)).tolist())
     still = of.movement.still
     probable = still & (verdict == "stuck")
     if facts.draws < ENOUGH_DRAWS and not probable.any():

@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.diagnostics.findings import Finding, check, elements_in_words
-from pymc_discrete.diagnostics.modes import of_modes, or_summed_out
+from pymc_discrete.diagnostics.modes import of_index, of_modes, or_summed_out
 from pymc_discrete.runtime.names import shown
 
 
@@ -35,7 +35,7 @@ def a_few_times(found: Finding, facts: Facts) -> str:
         cannot = f", and where they ended {'it cannot' if rare.sum() == 1 else 'they cannot'}"
     return (
         f"{elements_in_words(found, facts)} changed only {times} time{'s' * (times > 1)} in all chains"
-        f"{cannot}: whatever R-hat and ESS are, the shares of the values are not those of the posterior. "
+        f"{cannot}: whatever R-hat and ESS are, the shares of the values need not be those of the posterior. "
         f"{found.remedy}."
     )
 
@@ -50,7 +50,10 @@ def slow_elements(facts: Facts) -> list[Finding]:
     modes are a few changes apart; else [a flow](flows.md), fitted to these draws |
 
     | `'k' changed only 6 times in all chains, and where they ended it cannot` | the chains went between modes
-    a few times in all, whatever R-hat and ESS are | as above |
+    a few times in all, whatever R-hat and ESS are. An index of models comes to another model where the
+    parameters of that one are near by chance, and what it left wanders over its prior: short visits say
+    nothing of how probable a model is | as above; of an index of models [`pmd.log_evidence`](evidence.md) of
+    each model |
     """
     if not facts.compared:
         return []
@@ -63,10 +66,10 @@ def slow_elements(facts: Facts) -> list[Finding]:
             slow[name] = others
         if rare.any():
             known = of.known
-            held = known is not None and known.probability is not None and known.is_alone.any()
+            held = known is not None and known.probability is not None and known.is_alone[rare].any()
             times = int(of.movement.moves[:, rare].sum(axis=0).max())
             measured = {"times": times, "held where chains ended": held}
-            remedy = of_modes(facts, [name], len(rare) > 1)
+            remedy = of_index(facts, [name]) or of_modes(facts, [name], len(rare) > 1)
             found.append(Finding("changed a few times", (name,), {name: rare}, measured, remedy=remedy))
     if slow:
         ess, rhat = (
@@ -78,9 +81,10 @@ def slow_elements(facts: Facts) -> list[Finding]:
             "rhat": np.nanmax(rhat),
         }
         modes = [name for name, of in slow.items() if (of & facts.judged[name].decided.in_modes).any()]
-        remedy = f"Draw more{or_summed_out(facts, list(slow))}"
+        several = sum(of.size for of in slow.values()) > 1
+        index = "" if several else of_index(facts, list(slow))
+        remedy = index or f"Draw more{or_summed_out(facts, list(slow))}"
         if modes:
-            several = sum(of.size for of in slow.values()) > 1
             remedy = f"The chains seem to be in different modes. {of_modes(facts, modes, several)}"
         found.append(Finding("slow", tuple(slow), slow, measured, remedy=remedy))
     return found

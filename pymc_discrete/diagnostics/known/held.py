@@ -38,12 +38,15 @@ class Conditionals(NamedTuple):
     at : point -> (x (d,), target), as `Target.at`
     outside : names of the continuous variables that the block's log density reads
     complete : whether nothing else is unknown but these and the block
+    own : those of `outside` that nothing but their priors and this log density read, and there not the priors
+        of the block's variables
     """
 
     space: Space
     at: Callable[[PointType], tuple[np.ndarray, Target]]
     outside: Sequence[str]
     complete: bool
+    own: Sequence[str]
 
 
 class Held(NamedTuple):
@@ -55,27 +58,37 @@ class Held(NamedTuple):
     alone : (d,) bool, whether a variable outside of the block enters the conditional of this site only, so
         that each may keep the other at its value
     by : for each site the names of the variables outside of the block that enter its conditional
-    unused : (name, flat index, or None for a whole variable) of elements outside of
-        the block that do not enter its log density at the state, and do where a site has another value
+    unused : for each site (name, flat index, or None for a whole variable) of elements outside of the block
+        that enter the conditional of this site only, and no term but their prior where a chain ended: they
+        are parameters of another model, which another value of the site chooses
+    among_models : (d,) bool, whether a site so chooses between models that each have a parameter which the
+        other does not have: where it goes to the other, what it left wanders over its prior
     """
 
     certain: np.ndarray
     alone: np.ndarray
     by: list[tuple[str, ...]]
-    unused: list[tuple[str, int | None]]
+    unused: list[tuple[tuple[str, int | None], ...]]
+    among_models: np.ndarray
+
+    @classmethod
+    def nothing(cls, d: int) -> "Held":
+        """What is known where nothing was looked at."""
+        return cls(np.zeros(d, bool), np.zeros(d, bool), [()] * d, [()] * d, np.zeros(d, bool))
 
 
-def held(of: Conditionals, points: Sequence[PointType], sites: np.ndarray, rare: float) -> Held:
+def held(of: Conditionals, points: Sequence[PointType], improbable: np.ndarray, rare: float) -> Held:
     """Whether sites that never moved are certain, and which variables may keep the others at their values.
 
     Parameters
     ----------
     points : the model's point at the end of each chain
-    sites : (d,) bool, those that never moved; of others the result says nothing
+    improbable : (chains, d) bool, where other values of a site are; of a site where they are in no chain the
+        result says nothing, and only of one where they are in all whether it is certain, or held
     rare : values of a windowed site that its window leaves out must have a smaller probability in all
     """
     space, rng = of.space, np.random.default_rng(0)
-    d, certain = space.d, np.zeros(space.d, bool)
+    d, certain, sites = space.d, np.zeros(space.d, bool), improbable.all(axis=0)
     if of.complete and not space.constrained.any() and sites.any():
         contexts = max(CONTEXTS, EACH * min(space.K, CONTEXTS))
         work = contexts * cast(ModelDensity, of.at(points[0])[1].density).cost(one_site=False)
@@ -86,9 +99,10 @@ def held(of: Conditionals, points: Sequence[PointType], sites: np.ndarray, rare:
                 break
         if (windowed := certain & space.windowed).any():
             certain &= ~windowed | (beyond_the_window(of, points[0], windowed) < rare)
-    if not (sites & ~certain).any():
-        return Held(certain, np.zeros(d, bool), [()] * d, [])
-    return Held(certain, *what_holds(of, points[0]))
+    if not (improbable.any(axis=0) & ~certain).any():
+        return Held.nothing(d)._replace(certain=certain)
+    found = what_holds(of, different_ends(of, points))
+    return found._replace(certain=certain, alone=found.alone & sites)
 
 
 def same_everywhere(
@@ -156,29 +170,54 @@ def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> 
     return p
 
 
-def what_holds(
-    of: Conditionals, point: PointType
-) -> tuple[np.ndarray, list[tuple[str, ...]], list[tuple[str, int | None]]]:
-    """`alone`, `by` and `unused` of `Held`, found by moving elements outside of the block one at a time."""
-    x, target = of.at(point)
-    lp, differences = (np.asarray(a, float) for a in target.logdensity_and_differences(x))
-    alone, by, unused = np.zeros(len(x), bool), [dict[str, None]() for _ in x], list[tuple[str, int | None]]()
+def different_ends(of: Conditionals, points: Sequence[PointType]) -> list[PointType]:
+    """The first of the points, and others at which the block is in other states, as far as work allows."""
+    density = cast(ModelDensity, of.at(points[0])[1].density)
+    work = density.cost(one_site=False) * len(elements_outside(of, points[0]))
+    by_state: dict[bytes, PointType] = {}
+    for point in points:
+        by_state.setdefault(of.at(point)[0].tobytes(), point)
+    return list(by_state.values())[: max(1, int(LARGEST_WORK // max(work, 1)))]
+
+
+def elements_outside(of: Conditionals, point: PointType) -> list[tuple[str, int | None]]:
+    """(name, flat index) of what is moved alone outside of the block, None for a variable as a whole."""
     each = sum(np.size(point[name]) for name in of.outside) <= MOST_MOVED_ALONE
-    for name in of.outside:
-        size = np.abs(point[name]).clip(1.0)
-        for i in range(np.size(point[name])) if each else (None,):
-            moved = np.array(point[name])
-            which = slice(None) if i is None else i
-            moved.reshape(-1)[which] += 0.5 * size.reshape(-1)[which].astype(moved.dtype)
+    return [(name, i) for name in of.outside for i in (range(np.size(point[name])) if each else (None,))]
+
+
+def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
+    """`Held` but for `certain`, found by moving elements outside of the block one at a time."""
+    found = Held.nothing(of.space.d)
+    by, unused = ([dict[Any, None]() for _ in range(of.space.d)] for _ in range(2))
+    for point in points:
+        x, target = of.at(point)
+        lp, differences = (np.asarray(a, float) for a in target.logdensity_and_differences(x))
+        possible = differences > -np.inf
+        # of each other value of each site, whether it begins to use, or ends to use, some element
+        begins, ends = np.zeros(differences.shape, bool), np.zeros(differences.shape, bool)
+        for name, i in elements_outside(of, point):
+            moved, which = np.array(point[name], order="C"), slice(None) if i is None else i
+            moved.reshape(-1)[which] += 0.5 * np.abs(moved.reshape(-1)[which]).clip(1.0)
             there = of.at({**point, name: moved})[1].logdensity_and_differences(x)
-            changed = ~np.isclose(differences, np.asarray(there[1]), rtol=1e-6, atol=1e-6).all(axis=1)
-            if changed.any() and np.isclose(lp, float(there[0]), rtol=1e-9, atol=1e-9):
-                unused.append((name, i))
-            if changed.sum() == 1:
-                alone |= changed
-            for site in np.flatnonzero(changed):
+            lp_there, differences_there = (np.asarray(a, float) for a in there)
+            changed = ~np.isclose(differences, differences_there, rtol=1e-6, atol=1e-6)
+            sites = np.flatnonzero(changed.any(axis=1))
+            for site in sites:
                 by[site][name] = None
-    return alone, [tuple(names) for names in by], unused
+            if len(sites) != 1:
+                continue
+            found.alone[sites] = True
+            if name not in of.own:
+                continue
+            if np.isclose(lp, lp_there, rtol=1e-9, atol=1e-9):
+                unused[sites[0]][name, i] = None
+                begins |= changed
+            else:
+                of_value, of_value_there = lp + differences, lp_there + differences_there
+                ends |= possible & np.isclose(of_value, of_value_there, rtol=1e-6, atol=1e-6)
+        found.among_models[:] |= (begins & ends).any(axis=1)
+    return found._replace(by=[tuple(names) for names in by], unused=[tuple(one) for one in unused])
 
 
 def outside_of(

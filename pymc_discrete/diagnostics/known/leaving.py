@@ -40,9 +40,10 @@ class Leaving(NamedTuple):
     alone : (elements,) bool, whether a continuous variable enters the conditional of this site only, so that
         each may hold the other
     by : names of the continuous variables that enter the conditionals of those sites
-    unused : names of elements of these that do not enter the likelihood where the chain ended, and do where a
+    unused : names of elements of these that do not enter the likelihood where a chain ended, and do where a
         site has another value
     summed : whether the variable is summed out, and drawn exactly given the others
+    among_models : (elements,) bool, see `Held`
     """
 
     several: np.ndarray
@@ -54,6 +55,7 @@ class Leaving(NamedTuple):
     by: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     summed: bool = False
+    among_models: np.ndarray | None = None
 
     @property
     def least(self) -> np.ndarray:
@@ -74,6 +76,11 @@ class Leaving(NamedTuple):
     def is_alone(self) -> np.ndarray:
         """`alone`, False where it is not known."""
         return np.zeros(len(self.several), bool) if self.alone is None else self.alone
+
+    @property
+    def is_among_models(self) -> np.ndarray:
+        """`among_models`, False where it is not known."""
+        return np.zeros(len(self.several), bool) if self.among_models is None else self.among_models
 
 
 def leaving(
@@ -97,10 +104,12 @@ def leaving(
     complete : whether the target contains all discrete variables of the model; a discrete variable of another
         step can keep those of this one from moving
     """
-    read = [str(v.name) for v in cast(ModelDensity, target.density).graph.others]
+    graph = cast(ModelDensity, target.density).graph
+    read = [name for v in graph.read for name in graph.groups[v]]
     continuous = [str(v.name) for v in model.continuous_value_vars]
     outside, known_else = outside_of(read, points[0], continuous)
-    conditionals = Conditionals(target.space, target.at, outside, known_else)
+    own = [name for v in graph.read_by_block_alone for name in graph.groups[v]]
+    conditionals = Conditionals(target.space, target.at, outside, known_else, own)
     return leaving_by(conditionals, model, points, joint, complete, one_by_one=one_by_one)
 
 
@@ -116,10 +125,10 @@ def leaving_by(
     """As `leaving`, with the target of `conditionals`; `summed` says that its variables are summed out."""
     space, target = conditionals.space, conditionals.at(points[0])[1]
     several = several_values(space)
-    probability, rest = None, Held(np.zeros(space.d, bool), np.zeros(space.d, bool), [()] * space.d, [])
+    probability, rest = None, Held.nothing(space.d)
     if target.exact:
         probability = np.stack([another_value(*conditionals.at(point)) for point in points])
-        rare = (np.nan_to_num(probability, nan=1.0) < HARDLY_MOVES).all(axis=0) & several
+        rare = (np.nan_to_num(probability, nan=1.0) < HARDLY_MOVES) & several
         if rare.any():
             rest = held(conditionals, points, rare, IMPROBABLE)
     free = ~target.density.interactions.linked
@@ -147,8 +156,12 @@ def leaving_by(
             rest.certain[sites],
             rest.alone[sites],
             tuple(dict.fromkeys(name for names in rest.by[sites] for name in names)),
-            tuple(element_of(model, name, np.shape(points[0][name]), i) for name, i in rest.unused),
+            tuple(
+                element_of(model, name, np.shape(points[0][name]), i)
+                for name, i in dict.fromkeys(one for of_site in rest.unused[sites] for one in of_site)
+            ),
             summed,
+            rest.among_models[sites],
         )
     return by_variable
 

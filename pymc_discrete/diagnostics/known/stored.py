@@ -19,7 +19,8 @@ def known_of(groups: Groups, name: str, chains: int) -> Leaving | None:
     The group `conditionals` has the probability that an element changes where the chains ended;
     `probabilities` has those of all values of what was summed out, which are means over all draws. There a
     probability of 0 may be a value that is impossible, or one too improbable for floats, so an element has a
-    single possible value only where the group has no other.
+    single possible value only where the group has no other. The mean of an index of models is that of the few
+    draws in which the parameters of another model were near: what holds it is seen where the chains ended.
     """
     found = None
     leaving = _group(groups, "conditionals", name, chains)
@@ -27,8 +28,8 @@ def known_of(groups: Groups, name: str, chains: int) -> Leaving | None:
         leaving = np.asarray(leaving, float).reshape(chains, -1)
         facts = groups["conditionals"][name].attrs
         of_each = {}
-        for fact in ("several", "certain", "alone"):
-            a = _group(groups, "conditionals", f"{name} {fact}:")
+        for fact in ("several", "certain", "alone", "among_models"):
+            a = _group(groups, "conditionals", f"{name} {fact.replace('_', ' ')}:")
             of_each[fact] = None if a is None else np.asarray(a, bool).ravel()
         several = of_each.pop("several")
         several = np.ones(leaving.shape[1], bool) if several is None else several
@@ -52,6 +53,8 @@ def known_of(groups: Groups, name: str, chains: int) -> Leaving | None:
     several = np.full(p.shape[1], p.shape[2] > 1 or unbounded)
     if found is None:
         return Leaving(several, leaving, joint=True, summed=True)
+    if found.probability is not None:
+        leaving = np.where(found.is_among_models, found.probability, leaving)
     return found._replace(several=several & found.several, probability=leaving, joint=True, summed=True)
 
 
@@ -64,8 +67,9 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
         For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
         another value than in the last draw of the chain, given everything else, nan where it is not known;
         and (<dims>) bool "NAME several:", whether it has several possible values, "NAME certain:", whether
-        the odds of the others are the same wherever the rest of the model is, and "NAME alone:", whether a
-        continuous variable enters its conditional only. The attributes of NAME are the rest of `Leaving`.
+        the odds of the others are the same wherever the rest of the model is, "NAME alone:", whether a
+        continuous variable enters its conditional only, and "NAME among models:", whether it chooses between
+        models that each have parameters of their own. The attributes of NAME are the rest of `Leaving`.
     """
     arrays = {}
     for name, of in known.items():
@@ -78,7 +82,12 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
             unused=json.dumps(of.unused),
             summed=int(of.summed),
         )
-        each = {"several": of.several, "certain": of.is_certain, "alone": of.is_alone}
+        each = {
+            "several": of.several,
+            "certain": of.is_certain,
+            "alone": of.is_alone,
+            "among models": of.is_among_models,
+        }
         for fact, a in each.items():
             arrays[f"{name} {fact}:"] = last.isel(chain=0, drop=True).copy(data=a.reshape(last.shape[1:]))
     return xr.Dataset(arrays)
