@@ -61,9 +61,9 @@ def marginalize(
     model : pm.Model, optional
         By default that of the context.
     vars : list of variables or names, optional
-        The discrete variables to sum out; by default all that can be, and a line of the log names the others:
-        vectors whose elements change only together, such as a Multinomial, and what their distribution depends
-        on.
+        The discrete variables to sum out; by default all that can be. A line of the log names the others:
+        vectors whose elements change only together, such as a Multinomial, and what their distributions
+        depend on.
     truncate : {name: (lower, upper)}, optional
         Sum a variable without bounds over these values only, inclusive.
 

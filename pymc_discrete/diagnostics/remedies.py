@@ -121,7 +121,7 @@ class Remedies:
         return self._drawn_by(names, "SummedOut", "CollapsedNUTS")
 
     def to_sum_out(self, names: Sequence[str]) -> list[str]:
-        """Those of some discrete variables that are not summed out yet, and whose elements can change alone."""
+        """Those of some variables that are not yet summed out and whose elements can change alone."""
         return [
             name for name in names if not self.summed_out([name]) and reason_refused(self.model, name) is None
         ]

@@ -303,7 +303,7 @@ def test_what_is_left_in_is_named(n, left, said, caplog):
 
 
 def test_a_total_is_not_to_be_summed_out_with_counts_that_cannot_be():
-    with pytest.raises(NotImplementedError, match="'x' is a constrained vector.*whose n depends") as error:
+    with pytest.raises(NotImplementedError, match=r"'x' is a constrained vector.*whose n depends") as error:
         pmd.marginalize(cells(lambda: pm.DiscreteUniform("n", 1, 3)), ["n"])
     assert "Sum out" not in str(error.value)
 
