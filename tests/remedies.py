@@ -21,6 +21,7 @@ from pymc.dims import as_xtensor
 from pytensor.raise_op import Assert
 
 import pymc_discrete as pmd
+from pymc_discrete.diagnostics.convergence import check_convergence
 from pymc_discrete.space.linear_constraint import LinearConstraint
 from pymc_discrete.variational.energy_posterior import block_of_all
 
@@ -351,7 +352,7 @@ row(
     on(of_a_custom_distribution, lambda model: pmd.marginalize(model, truncate={"k": (0, 7)})),
 )
 row(
-    "it as Categorical draws, or marginalise it",
+    "it as Categorical draws, or sum it out by hand",
     step("DiscreteLangevin", totals(lambda: pm.Multinomial("x", n=10, p=P))),
     step("BlockGibbs", totals(lambda: pm.Multinomial("x", n=10, p=P))),
     step("AutoStep", totals(lambda: pm.Multinomial("x", n=10, p=P))),
@@ -863,6 +864,34 @@ row(
 
 
 # ---------------------------------------------------------------- draws
+def ridge():
+    """Counts of which sums are observed, and others of a fixed sum, which cannot be summed out."""
+    x = pm.Poisson("x", pm.Gamma("lam", 2.0, 0.01) * P)
+    pm.Normal("y", x[0] + 2 * x[1], 1.0, observed=250.0)
+    pm.Multinomial("m", n=4, p=P)
+
+
+def conclusions(model):
+    """What is said of draws with the counts of `ridge`, two of which go up and down together."""
+    rng = np.random.default_rng(1)
+    way = np.cumsum(rng.integers(-2, 3, (2, 500)), axis=1)
+    values = {
+        "x": np.stack([300 - 2 * way, way + 200, rng.poisson(9, way.shape)], axis=-1),
+        "m": rng.multinomial(4, P, way.shape),
+        "lam": rng.gamma(2.0, 100.0, way.shape),
+    }
+    tree = from_dict({"posterior": values, "sample_stats": {"lp": rng.normal(size=way.shape)}})
+    check_convergence(tree, model)
+
+
+row(
+    "Summed out they do not",
+    on(ridge, conclusions),
+    on(ridge, lambda model: sample(model, collapse=["x"])),
+    on(ridge, lambda model: sample(model, step=pmd.CollapsedNUTS(["lam", "x"]))),
+)
+
+
 def draws(chains=1, **values):
     posterior = {k: np.broadcast_to(v, (chains, *np.shape(v))) for k, v in values.items()}
     return from_dict({"posterior": posterior})
@@ -1225,7 +1254,6 @@ NOT_RUN = {
         "a gradient misleads it",
         "balancing='barker'",
         "has no gradient that NUTS could follow",
-        "Summed out they do not",
         "while NUTS moves: pmd.sample(collapse=",
         "Add one: pmd.BlockGibbs(",
         "Either the data leave one value only",

@@ -108,7 +108,7 @@ TRUNCATED = (
     r"'g' is pm.Truncated of Geometric, which PyMC writes in floats"
     r".*pm.Categorical\('g', logit_p=pm.logp\(pm.Geometric.dist"
 )
-CONSTRAINED = r"is a constrained vector.*Categorical draws.*marginalise"
+CONSTRAINED = r"is a constrained vector.*Categorical draws.*by hand"
 
 # what is built: (model, vars, options); the exception; a regex of its message
 BUILT = [

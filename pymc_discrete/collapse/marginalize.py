@@ -3,6 +3,7 @@
 import bisect
 import functools
 import itertools
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,14 +22,24 @@ from pymc_discrete.collapse.marginal_op import SummedOut, call_from_numba_quietl
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.from_model import density_of
-from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
+from pymc_discrete.model.blocks import (
+    DISCRETE,
+    block_of,
+    free,
+    model_of,
+    refuse_counts_as_floats,
+    value_name,
+)
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.initial import for_long_chains, point_of
+from pymc_discrete.model.support import reason_refused
 from pymc_discrete.model.totals import totals_in
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.space.space import UNBOUNDED, Space
+
+_log = logging.getLogger("pymc.discrete")
 
 MARGINAL_POTENTIAL = "summed out"  # the name of the potential, unless the model has it
 
@@ -50,7 +61,9 @@ def marginalize(
     model : pm.Model, optional
         By default that of the context.
     vars : list of variables or names, optional
-        The discrete variables to sum out; by default all.
+        The discrete variables to sum out; by default all that can be. A line of the log names the others:
+        vectors whose elements change only together, such as a Multinomial, and what their distributions
+        depend on.
     truncate : {name: (lower, upper)}, optional
         Sum a variable without bounds over these values only, inclusive.
 
@@ -80,7 +93,7 @@ def marginalize(
     model = model_of(model, vars)
     if vars is None and not free(model, DISCRETE):
         raise ValueError("There is nothing to sum out: the model has no discrete free variable.")
-    names = block_of(model, vars)
+    names = block_to_sum_out(model, vars)
     numbered = (MARGINAL_POTENTIAL if n == 1 else f"{MARGINAL_POTENTIAL} {n}" for n in itertools.count(1))
     taken = {*model.named_vars} - {p.name for p in terms_that_read(model, names)[1]}
     name = next(name for name in numbered if name not in taken)
@@ -93,6 +106,37 @@ def marginalize(
     if truncate:
         refuse_too_narrow(plain, kept, kept[name], density, [value_name(plain, k) for k in truncate])
     return kept
+
+
+def block_to_sum_out(model: pm.Model, vars: Any) -> list[str]:
+    """The names of the value variables of `vars`, by default of all discrete ones that can be summed out.
+
+    A logged line names the others.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For variables that cannot be summed out, and where there are none.
+    """
+    if vars is not None:
+        return block_of(model, vars)
+    discrete = free(model, DISCRETE)
+    refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
+    left = {name: f"is {why}" for name in discrete if (why := reason_refused(model, name))}
+    while more := {
+        name: f"enters the distribution of {other!r}"
+        for name in discrete
+        for other in left
+        if name not in left and reads(model[other], [name], model)
+    }:
+        left |= more
+    why = "; ".join(f"{name!r} {reason}" for name, reason in left.items())
+    names = [name for name in discrete if name not in left]
+    if not names:
+        raise ValueError(f"There is nothing that can be summed out: {why}.")
+    if left:
+        _log.info(f"Not summed out: {why}.")
+    return names
 
 
 def without_transforms(model: pm.Model) -> pm.Model:
@@ -321,9 +365,12 @@ def no_density(value: Variable) -> Variable:
 def flat(model: pm.Model, rv: Variable, old: Variable, names: Sequence[str]) -> Variable:
     """A variable with a flat density that replaces `rv`, whose own density is now a part of the potential."""
     if not rv.type.dtype.startswith("float"):
+        name = str(rv.name)
+        why = reason_refused(model, name)
+        remedy = f"Sum out {name!r} too." if why is None else f"{name!r} is {why}."
         raise NotImplementedError(
-            f"{shown(list(names))} cannot be summed out alone: the distribution of {rv.name!r}, which is "
-            f"discrete, depends on it. Sum out {rv.name!r} too."
+            f"{shown(list(names))} cannot be summed out alone: the distribution of {name!r}, which is "
+            f"discrete, depends on it. {remedy}"
         )
     op, (_, value) = old.owner.op, old.owner.inputs
     transform = model.rvs_to_transforms[rv]

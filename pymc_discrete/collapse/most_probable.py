@@ -45,7 +45,7 @@ def most_probable(
     model : pm.Model, optional
         The model, before it was marginalised; by default that of the context.
     vars : list of variables or names, optional
-        Discrete variables; by default all. Others are as they are in each draw.
+        Discrete variables; by default all that can be summed out. Others are as they are in each draw.
     given : {"draws", "means"}
         Whether the states are those of each draw of the other variables, or of their means over all draws and
         chains, which make no sense where labels are switched between draws.

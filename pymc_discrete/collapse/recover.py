@@ -15,6 +15,7 @@ from xarray import DataTree
 
 from pymc_discrete.collapse.log_likelihood import KINDS_OF_LIKELIHOOD, LogLikelihood
 from pymc_discrete.collapse.marginalize import (
+    block_to_sum_out,
     check_truncate,
     density_to_sum,
     refuse_unbounded,
@@ -24,7 +25,7 @@ from pymc_discrete.collapse.probabilities import dataset, named_dims
 from pymc_discrete.collapse.ranges import NamedBounds, Ranges, tails
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.differences.density import ModelDensity
-from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of
+from pymc_discrete.model.blocks import DISCRETE, free, model_of
 from pymc_discrete.runtime.checks import check_choice, check_result
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown
@@ -114,7 +115,7 @@ def recover(
 
 
 def variables_to_recover(model: pm.Model, vars: Any, what: str) -> list[str]:
-    """The names of the value variables of `vars`, by default of all discrete ones.
+    """The names of the value variables of `vars`, by default of all discrete ones that can be summed out.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def variables_to_recover(model: pm.Model, vars: Any, what: str) -> list[str]:
         raise ValueError(
             f"model has no discrete free variable to {what}. Pass the model as it was before pmd.marginalize."
         )
-    return block_of(model, vars)
+    return block_to_sum_out(model, vars)
 
 
 def of_draws(

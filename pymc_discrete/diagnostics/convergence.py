@@ -52,7 +52,7 @@ def check_convergence(
     finished
         Whether the draws are read from the folder of a run that had ended, which said already at length that
         labels are switched.
-    used : {discrete variable: the step that draws it, as `JaxStep.described` has it}
+    used : {discrete variable: the step that draws it or the block that sums it out, `described`}
     """
     facts = Facts(tree, model, leaving, used)
     for name, check in checks_in_order():

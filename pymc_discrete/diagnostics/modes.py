@@ -92,10 +92,8 @@ def of_models(name: str, known: Leaving) -> str:
 
 def or_summed_out(facts: Facts, names: Sequence[str]) -> str:
     """The end of a sentence: to sum out those of these variables that are counts, if that is possible."""
-    known = {name: facts.judged[name].known for name in names}
-    sampled = [name for name, of in known.items() if of is None or not of.summed]
-    counts = [name for name in sampled if not is_nominal(facts.model, name)]
+    counts = [name for name in facts.remedies.to_sum_out(names) if not is_nominal(facts.model, name)]
     if not counts or not facts.remedies.can_be_summed_out(counts):
         return ""
-    them = "it" if len(counts) == 1 else "them"
+    them = shown(counts) if len(counts) < len(names) else "it" if len(counts) == 1 else "them"
     return f", or sum {them} out while NUTS moves: pmd.sample(collapse=[{shown(counts)}])"

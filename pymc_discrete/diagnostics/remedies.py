@@ -24,6 +24,7 @@ from pytensor.scalar.basic import (
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.collapse.choice import MOST_TIMES_THE_WORK, summed_if_it_pays
+from pymc_discrete.model.support import reason_refused
 from pymc_discrete.runtime.names import shown
 
 # scalar Ops by which a continuous value has no influence on small changes
@@ -36,7 +37,7 @@ class Remedies:
     Parameters
     ----------
     model : pm.Model
-    used : {discrete variable: the step that draws it, as `JaxStep.described` has it}
+    used : {discrete variable: the step that draws it or the block that sums it out, `described`}
     """
 
     def __init__(self, model: pm.Model, used: Mapping[str, str]):
@@ -108,18 +109,34 @@ class Remedies:
         if key not in self._possible:
             discrete = [str(v.name) for v in self.model.discrete_value_vars]
             sampled = set(names) <= set(discrete) and bool(self.model.continuous_value_vars)
+            sampled &= [*names] == self.to_sum_out(names)
             ordered = [name for name in discrete if name in names]
             self._possible[key] = (
                 sampled and summed_if_it_pays(self.model, ordered, MOST_TIMES_THE_WORK, "")[0] is not None
             )
         return self._possible[key]
 
+    def summed_out(self, names: Sequence[str]) -> bool:
+        """Whether one of these variables is summed out already."""
+        return self._drawn_by(names, "SummedOut", "CollapsedNUTS")
+
+    def to_sum_out(self, names: Sequence[str]) -> list[str]:
+        """Those of some variables that are not yet summed out and whose elements can change alone."""
+        return [
+            name for name in names if not self.summed_out([name]) and reason_refused(self.model, name) is None
+        ]
+
     def sum_out(self, names: Sequence[str]) -> str:
         """A sentence: to sum these counts out, where that is possible, else to draw more."""
+        if self.summed_out(names):
+            return "Draw more."
         if names and self.can_be_summed_out(names):
+            moved = [str(v.name) for v in self.model.continuous_value_vars]
+            some = len(names) < len(self.model.discrete_value_vars)
+            of_step = f"[{shown([*moved, *names])}]" if some else ""
             return (
                 f"Summed out they do not: pmd.sample(collapse=[{shown(names)}]), or "
-                f"step=pmd.CollapsedNUTS([{shown(names)}])."
+                f"step=pmd.CollapsedNUTS({of_step})."
             )
         return "Draw more: to sum them out is not possible here, or takes too much work."
 

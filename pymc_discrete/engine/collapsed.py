@@ -16,7 +16,6 @@ from pymc_discrete.engine.storage import on_host
 from pymc_discrete.engine.summed import SummedBlock, SummedState
 from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.starts.possible_start import possible_start
-from pymc_discrete.starts.start import check_support
 
 
 class CollapsedState(NamedTuple):
@@ -95,7 +94,6 @@ class CollapsedBlock(SummedBlock):
         if self.logdensity(point) > -np.inf:  # possible, even if the value in the middle of a stretch is not
             return point
         density = self.collapsed.density
-        check_support(density.space, self._on_host(point))
         x = possible_start(density, density.space.ravel(point), self._inputs(point), rng)
         return point | {
             name: value.astype(point[name].dtype) for name, value in density.space.unravel(x).items()

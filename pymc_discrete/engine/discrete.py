@@ -22,7 +22,7 @@ from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 from pymc_discrete.starts.possible_start import possible_start
-from pymc_discrete.starts.start import check_start, check_support, dispersed, solved
+from pymc_discrete.starts.start import check_start, dispersed, solved
 
 # folded into the key of a draw, for the random numbers of the variables that are integrated out
 KEY_OF_INTEGRATED = 2**32 - 1
@@ -189,14 +189,10 @@ class DiscreteBlock(BlockOfStep):
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
         x, target = self.target.at(point)
-        x = solved(target.space, x)
-        check_support(self.target.space, x)
         _, inputs, _ = self.density.split(point)
-        return target.point(possible_start(self.density, x, inputs, rng))
+        return target.point(possible_start(self.density, solved(target.space, x), inputs, rng))
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        for point in points:
-            check_support(self.target.space, self.density.split(point)[0])
         check_start(self.target, points[0], self.target.at(points[0])[0])
 
     def _of_each_chain(self, state: Learned) -> list[Learned]:

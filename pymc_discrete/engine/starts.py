@@ -23,7 +23,7 @@ from pymc_discrete.runtime.reuse import collection_paused
 from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
 from pymc_discrete.starts.possible_start import refuse_nan, say_moved
-from pymc_discrete.starts.start import check_support
+from pymc_discrete.starts.start import check_support, refusal
 
 # supports of continuous variables, by the names of PyMC's transforms
 SUPPORTS = {
@@ -55,7 +55,8 @@ def starts(
 
     Continuous variables are jittered by U(-1, 1) as in `pm.sample`; discrete ones are dispersed, unless
     `initvals` or the model gives their starting value. Where all tries are impossible, even after a search
-    among the states of the discrete variables, the jitter is halved, and at last there is none.
+    among the states of the discrete variables, or put a discrete variable outside its support, the jitter is
+    halved, and at last there is none.
 
     Parameters
     ----------
@@ -65,7 +66,8 @@ def starts(
     Raises
     ------
     pymc.exceptions.SamplingError
-        If no point with a finite log density was found; names the term that is not finite without jitter.
+        If no point with a finite log density was found; names the term that is not finite without jitter, or
+        the variable that is outside its support.
     """
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
@@ -110,20 +112,25 @@ def starts_of_chains(
                 point = given = drawn(chain, jitter, rng)
                 for block in blocks:
                     point = block.dispersed(point, stay[chain], rng)
+                if refused := outside(blocks, point):
+                    continue
                 logp, possible = usable(point)
                 if possible:
                     asked = [n for n in point if n in stay[chain] and not np.array_equal(point[n], given[n])]
                     moved.update(dict.fromkeys(asked))
                     return point
             refuse_nan(model)
-            if np.isneginf(logp):
+            if not refused and np.isneginf(logp):
                 before = point
                 for block in blocks:
                     point = block.possible(point, rng)
+                refused = outside(blocks, point)
                 logp, possible = usable(point)
-                if possible:
+                if possible and not refused:
                     moved.update({n: None for n in point if not np.array_equal(point[n], before[n])})
                     return point
+        if refused:
+            raise SamplingError(refused)
         if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
             return point
         if not np.isneginf(logp):
@@ -140,6 +147,12 @@ def starts_of_chains(
         with announced(f"{block.named()}: the log density and its changes, to check the starts"):
             block.check_starts(points)
     return points
+
+
+def outside(blocks: Sequence[Block], point: dict[str, np.ndarray]) -> str | None:
+    """The message for a point {variable: value} with a discrete variable outside its support, else None."""
+    spaces = [block.space for block in blocks if block.space is not None]
+    return next((why for space in spaces if (why := refusal(space, space.ravel(point)))), None)
 
 
 class Jitter:

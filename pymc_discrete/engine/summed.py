@@ -20,7 +20,6 @@ from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.storage import on_host
 from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.space.target import Target
-from pymc_discrete.starts.start import check_support
 from pymc_discrete.tempering.tempered import BETA
 
 _log = logging.getLogger("pymc.discrete")
@@ -125,10 +124,6 @@ class SummedBlock(Block):
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         target = Target(self.collapsed.density).given(self._inputs(point))
         return target.total(self.collapsed.density.space.ravel(point))
-
-    def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:
-        for point in points:
-            check_support(self.collapsed.density.space, self._on_host(point))
 
     # ------------------------------------------------------------ while a chain runs
     def draw(self, key, t, point: dict[str, Any], state: Any):

@@ -208,7 +208,8 @@ class DescribedBlock:
             self.shapes,
             window,
             self.scales,
-            self.nominal,
+            # in an equation the values of a label are numbers
+            [name for name in self.nominal if name not in tied],
             sums={name: y for name, y in self.sums.items() if name not in tied},
             permutations=self.permutations,
             equations=self.systems,

@@ -137,7 +137,7 @@ def totals_of(
                 f"only change together. Name {shown(left)} in the same step, where discrete."
             )
         point = point_of(model) if point is None else point
-        equations = linear(model, f"sum of {name} less n", None, pt.eq(*sides), names, point)
+        equations = linear(model, f"sum of {name} less n", None, pt.eq(*sides), names, point, labels=True)
         if equations is None:
             raise ValueError(
                 f"n of {name!r} is no linear function of counts: both have to change together, and no step "
@@ -154,14 +154,21 @@ def linear(
     comparison: Variable,
     names: Collection[str],
     point: Mapping[str, np.ndarray],
+    labels: bool = False,
 ) -> Equations | None:
-    """What a comparison says of some variables; None where that is no linear equation of them."""
+    """What a comparison says of some variables; None where that is no linear equation of them.
+
+    Parameters
+    ----------
+    labels : whether labels are read, too, as numbers
+    """
     above = set(ancestors([comparison]))
     read = [v for v in model.value_vars if v in above]
     sides, typed = with_constants(comparison.owner.inputs, read, point)
     inside = {str(v.name): typed[v] for v in read if v.name in names and v in typed}
-    labels = any(is_nominal(model, v) for v in inside)
-    if not inside or labels or any(is_permutation(model.values_to_rvs[v]) for v in read):
+    if not labels and any(is_nominal(model, v) for v in inside):
+        return None
+    if not inside or any(is_permutation(model.values_to_rvs[v]) for v in read):
         return None
     degree = DegreeIn(inside.values())
     if any(degree.of(side) > 1 for side in sides):

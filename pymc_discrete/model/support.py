@@ -552,7 +552,7 @@ def refused_vector(rv: Variable, constrained: bool, equations: bool) -> str | No
         return (
             "the missing part of a constrained vector, which the observed part restricts. Write missing "
             "counts as Categorical draws, or make the vector unobserved as a whole and hold what is known of "
-            "it with pm.Potential, or marginalise it"
+            "it with pm.Potential, or sum it out by hand"
         )
     if is_permutation(rv):
         return (
@@ -576,7 +576,7 @@ def refused_vector(rv: Variable, constrained: bool, equations: bool) -> str | No
     return (
         f"{what}: its counts have a fixed sum, so a change of one site leaves the support. Sample it with "
         "pmd.BlockGibbs or pmd.AutoStep, which move units from one count to another, or write it as "
-        "Categorical draws, or marginalise it"
+        "Categorical draws, or sum it out by hand"
     )
 
 

@@ -11,7 +11,7 @@ from pymc.stats import compute_log_likelihood, compute_log_prior
 from xarray import Dataset, DataTree
 
 from pymc_discrete.collapse.log_likelihood import KINDS_OF_LIKELIHOOD, LogLikelihood
-from pymc_discrete.model.blocks import block_of
+from pymc_discrete.collapse.marginalize import block_to_sum_out
 from pymc_discrete.runtime.names import shown
 
 # entries of idata_kwargs
@@ -106,7 +106,7 @@ def log_likelihood_of(
             f"idata_kwargs={{'log_likelihood': {way!r}}} sums out discrete variables, which the model does "
             "not have. Pass True."
         )
-    found = LogLikelihood(model, summed or block_of(model, None), way)
+    found = LogLikelihood(model, summed or block_to_sum_out(model, None), way)
     missing = [name for name in found.needed if var_names is not None and name not in var_names]
     if missing:
         raise ValueError(

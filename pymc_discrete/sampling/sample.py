@@ -27,6 +27,7 @@ from pymc_discrete.engine.run import POSTERIOR, WARMUP, ChainsRun, chunk_size
 from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.starts import by_name, check_initvals, check_supports
 from pymc_discrete.engine.storage import Checkpoint, Memory
+from pymc_discrete.engine.summed import SummedBlock
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.support import partitions_of
 from pymc_discrete.model.without_jax import all_in_jax
@@ -321,7 +322,7 @@ def sample(
     if compute_convergence_checks:
         with watched("Looking at the draws"):
             check_convergence(
-                tree, model, partial(leaving_at_the_end, run, dtype), finished, used_by(planned.steps)
+                tree, model, partial(leaving_at_the_end, run, dtype), finished, used_by(planned.steps, blocks)
             )
         for text in conclusions:
             _log.warning(text)
@@ -347,10 +348,12 @@ def in_order_of(names: Sequence[str], draws: Mapping[str, Any]) -> dict[str, Any
     return {name: draws[name] for name in names}
 
 
-def used_by(steps: Sequence[Any]) -> dict[str, str]:
-    """{variable: the step that draws it, described}."""
+def used_by(steps: Sequence[Any], blocks: Sequence[Block]) -> dict[str, str]:
+    """{variable: the step that draws it or the block that sums it out, described}."""
     ours = [s for s in steps if isinstance(s, JaxStep)]
-    return {name: s.described() for s in ours for name in s.own_variables}
+    sums = [b for b in blocks if isinstance(b, SummedBlock)]
+    drawn = {name: s.described() for s in ours for name in s.own_variables}
+    return drawn | {name: b.described() for b in sums for name in b.collapsed.density.names}
 
 
 def leaving_at_the_end(run: ChainsRun, dtype: str) -> dict[str, Leaving]:

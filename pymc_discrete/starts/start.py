@@ -72,16 +72,20 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
 
 
 def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = None) -> None:
-    """Refuse a state x (d,) outside the support.
+    """Raise a `pymc.exceptions.SamplingError` for a state x (d,) outside the support, see `refusal`."""
+    if (why := refusal(space, x, names)) is not None:
+        raise SamplingError(why)
+
+
+def refusal(space: Space, x: np.ndarray, names: Collection[str] | None = None) -> str | None:
+    """The message for a state x (d,) outside the support; None for one inside it.
+
+    It is on the first vector that breaks its constraint, or the first site outside its support. Where a bound
+    is missing, the number that takes its place is outside, too: a chain there could go no further.
 
     Parameters
     ----------
     names : the variables that are looked at; all by default
-
-    Raises
-    ------
-    pymc.exceptions.SamplingError
-        For the first vector that breaks its constraint, and the first site outside its support.
     """
     looked_at = np.zeros(len(x), bool)
     for m in space.members:
@@ -90,19 +94,20 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
         of_variable = slice(start, start + v.size)
         if v.constraint is None or not looked_at[of_variable].all():
             continue
-        refusal = v.constraint.refusal(v.name, v.shape, x[of_variable])
-        if refusal is not None:
-            raise SamplingError(refusal)
+        why = v.constraint.refusal(v.name, v.shape, x[of_variable])
+        if why is not None:
+            return why
     bounds = space if space.totals is None else space.totals
     lower, upper, values = bounds.lower, bounds.upper, space.values_at(x)
-    for site in np.flatnonzero(looked_at & ((values < lower) | (values > upper)))[:1]:
+    far = ((upper == UNBOUNDED) & (values >= upper)) | ((lower == -UNBOUNDED) & (values <= lower))
+    for site in np.flatnonzero(looked_at & ((values < lower) | (values > upper) | far))[:1]:
         name, flat = space.site(site)
-        beyond = abs(values[site]) > UNBOUNDED and UNBOUNDED in (upper[site], -lower[site])
-        most = f" (and no more than {UNBOUNDED} here)" if beyond else ""
-        raise SamplingError(
+        most = f" (and less than {UNBOUNDED} from 0 here)" if far[site] else ""
+        return (
             f"{name!r} starts outside its support: element {flat} is {values[site]}, the support is "
             f"{interval(lower[site], upper[site])}{most}. Pass initvals={{{name!r}: ...}} within it."
         )
+    return None
 
 
 def solved(space: Space, x: np.ndarray) -> np.ndarray:
@@ -229,10 +234,11 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
     vectors with a constraint as wholes. If `ATTEMPTS` such states have density zero, sites are drawn from
     those values that have positive density while all other sites are as in x: all of them, and then random
     sets of half as many, until the state is possible or no site is left. If x has density zero too, the state
-    is x.
+    is x. A site without bounds whose number is too large to be counted stays as it is.
     """
+    countable = ~target.space.windowed | ((x >= -UNBOUNDED) & (x <= UNBOUNDED))
     for drawn, share in attempts(x, target):
-        chosen = shared_uniforms(rng.random(len(x)), target.space) < share
+        chosen = countable & (shared_uniforms(rng.random(len(x)), target.space) < share)
         if (few := target.density.few_of) is not None:
             chosen &= ~few | (rng.random(len(x)) * few.sum() < FEW_CHANGED)
         y = np.where(chosen, drawn(x, target.space, rng), x)

@@ -19,7 +19,7 @@ from pymc_discrete.collapse.marginal_op import call_from_numba_quietly
 from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels.random import key_of_words
-from pymc_discrete.model.blocks import model_of
+from pymc_discrete.model.blocks import block_of, model_of
 from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.runtime.checks import check_options
 from pymc_discrete.runtime.fork import refuse_after_fork
@@ -68,7 +68,8 @@ class CollapsedNUTS(NutsInJax):
     Raises
     ------
     ValueError
-        If no continuous or no discrete variable is among `vars`, or the sum would be too large.
+        If no continuous or no discrete variable is among `vars`, if a vector is whose elements change only
+        together, such as a Multinomial, or if the sum would be too large.
     NotImplementedError
         If a term joins too many sites.
 
@@ -151,7 +152,7 @@ class CollapsedNUTS(NutsInJax):
                 f"CollapsedNUTS has no {lacks} variable: it moves continuous ones with discrete ones summed "
                 "out. Use pm.NUTS or pmd.AutoStep."
             )
-        return continuous, discrete
+        return continuous, block_of(model, discrete)
 
     # ------------------------------------------------------------ built on first use
     @functools.cached_property

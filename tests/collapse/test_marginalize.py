@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse.recover import variables_to_recover
 from tests.collapse.models import MODELS, TRUNCATED, Y, counts, labels, occupancy, prior_of_a_coefficient
 from tests.tools.running import saved_and_loaded
 from tests.tools.statistics import g_test
@@ -269,6 +270,42 @@ def nested():
 def test_what_cannot_be_summed_is_named_with_a_remedy(build, options, error, words):
     with pytest.raises(error, match=words):
         pmd.marginalize(build(), **options)
+
+
+def cells(n):
+    """Counts of a fixed or an unknown total, a label, and a level that the label chooses."""
+    with pm.Model() as model:
+        pm.Multinomial("x", n(), [0.3, 0.7])
+        pm.Normal("u", pm.Bernoulli("z", 0.3))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("n", "left", "said"),
+    [
+        (lambda: 4, ["x"], "Not summed out: 'x' is a constrained vector (Multinomial): its counts"),
+        (lambda: pm.DiscreteUniform("n", 1, 3), ["n", "x"], "; 'n' enters the distribution of 'x'."),
+        (lambda: pm.Poisson("m", 2.0) + pm.Poisson("n", 2.0), ["m", "n", "x"], "; 'm' enters the"),
+    ],
+)
+def test_what_is_left_in_is_named(n, left, said, caplog):
+    caplog.set_level(logging.INFO, logger="pymc.discrete")
+    model = cells(n)
+    summed = pmd.marginalize(model)
+    assert [v.name for v in summed.free_RVs] == [*left, "u"]
+    (line,) = [line for line in caplog.messages if "Not summed out" in line]
+    assert said in line
+    caplog.clear()
+    assert variables_to_recover(model, None, "recover") == ["z"]
+    assert line in caplog.messages
+    with pytest.raises(ValueError, match="There is nothing that can be summed out: 'x' is a constrained"):
+        pmd.marginalize(pmd.marginalize(model))
+
+
+def test_a_total_is_not_to_be_summed_out_with_counts_that_cannot_be():
+    with pytest.raises(NotImplementedError, match=r"'x' is a constrained vector.*whose n depends") as error:
+        pmd.marginalize(cells(lambda: pm.DiscreteUniform("n", 1, 3)), ["n"])
+    assert "Sum out" not in str(error.value)
 
 
 def test_draws_for_which_nothing_is_possible_are_refused():

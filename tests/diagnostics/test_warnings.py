@@ -841,6 +841,50 @@ def test_a_sum_is_recommended_where_it_is_possible(build, possible, log):
         assert ("pmd.sample(collapse=['N'])" in line) == possible
 
 
+def counts_that_add_up(more):
+    lam = pm.Gamma("lam", 2, 0.01)
+    x = pm.Poisson("x", lam * np.array([0.5, 0.3, 0.2]))
+    pm.Normal("a", x[0] + 2 * x[1], 1, observed=250)
+    more()
+
+
+@pytest.mark.parametrize(
+    ("more", "step"),
+    [
+        (lambda: None, "step=pmd.CollapsedNUTS()"),
+        (lambda: pm.Multinomial("m", 4, [0.3, 0.7]), "step=pmd.CollapsedNUTS(['lam', 'x'])"),
+    ],
+    ids=["all", "some"],
+)
+def test_the_step_that_sums_counts_out_can_be_made(more, step):
+    with pm.Model() as model:
+        counts_that_add_up(more)
+        said = Remedies(model, {}).sum_out(["x"])
+        assert said.endswith(f"pmd.sample(collapse=['x']), or {step}.")
+        assert eval(step.removeprefix("step="), {"pmd": pmd}).summed == ["x"]
+
+
+def test_what_cannot_be_summed_out_or_is_already_is_not_recommended(log):
+    with pm.Model() as model:
+        x, z = pm.Multinomial("x", 4, [0.3, 0.7]), pm.Bernoulli("z", 0.3)
+        pm.Normal("u", z + x[0])
+    assert not Remedies(model, {}).can_be_summed_out(["x", "z"])
+    assert Remedies(model, {}).can_be_summed_out(["z"])
+    slow = walk(0.98, 1, 2)
+    z, first = (slow[..., 0] > 0).astype(int), np.clip(np.round(slow[..., 1] + 2), 0, 4).astype(int)
+    stats = {"lp": np.random.default_rng(1).normal(size=(CHAINS, DRAWS))}
+    draws = {"x": np.stack([first, 4 - first], axis=-1), "z": z, "u": slow[..., 0]}
+    tree = from_dict({"posterior": draws, "sample_stats": stats})
+    for used, said in ({}, True), ({"z": "SummedOut(z)"}, False), ({"z": "CollapsedNUTS(u, z)"}, False):
+        check_convergence(tree, model, used=used)
+        (slowly,) = [line for line in log() if "mix slowly" in line]
+        assert ("sum 'z' out while NUTS moves: pmd.sample(collapse=['z'])" in slowly) == said
+        assert "collapse=['x" not in slowly
+        assert ("collapse=" in slowly) == said
+        tied = Remedies(model, used).of_tie(["z"], two_valued=False)
+        assert ("pmd.sample(collapse=['z'])" in tied) == said
+
+
 def test_the_step_in_use_is_not_recommended():
     with pm.Model() as model:
         pm.Bernoulli("z", 0.5, shape=3)

@@ -10,14 +10,18 @@ from pymc.exceptions import SamplingError
 from pymc.initial_point import make_initial_point_fn
 
 import pymc_discrete as pmd
+from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.engine.starts import HALVINGS, RETRIES, starts
+from pymc_discrete.model.described import DescribedModel
+from pymc_discrete.space.space import UNBOUNDED, Space
+from pymc_discrete.starts.start import dispersed
 
 pytestmark = pytest.mark.shares_programs
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
-def judging(model, gradient=lambda point: True):
+def judging(model, gradient=lambda point: True, space=None):
     """A block that moves nothing, and says what the log density is."""
     logp = model.compile_logp(mode="FAST_COMPILE")
     seen = []
@@ -28,6 +32,7 @@ def judging(model, gradient=lambda point: True):
 
     return SimpleNamespace(
         seen=seen,
+        space=space,
         start_program=False,
         leaves_impossible=False,
         logdensity=logdensity,
@@ -89,6 +94,51 @@ def test_the_term_is_named_where_nothing_is_jittered():
         started(model, block)
     assert block.seen[-1]["a"] == 0
     assert len(block.seen) <= (HALVINGS + 1) * (RETRIES + 2) + 2
+
+
+def counts_of_rate(rate):
+    """A model of two unbounded counts, the support of a count of such a rate, and the space of the counts."""
+    with pm.Model() as model:
+        pm.Poisson("N", rate(pm.Normal("b")) * np.ones(2), shape=2)
+    return model, Space.build({"N": (0, None)}, {"N": (2,)})
+
+
+def test_the_jitter_shrinks_until_counts_are_inside_their_support():
+    """With b above 0.05 a count is too large for an integer of 32 bits, or even of 64."""
+    model, space = counts_of_rate(lambda b: pt.exp(400 * b))
+    points = started(model, judging(model, space=space), chains=20)
+    assert all((point["N"] >= 0).all() and (point["N"] < UNBOUNDED).all() for point in points)
+    assert len({float(point["b"]) for point in points}) == 20
+
+
+def test_a_count_is_named_that_is_outside_its_support_without_jitter():
+    model, space = counts_of_rate(lambda b: 1e12 * pt.exp(b))
+    with pytest.raises(
+        SamplingError, match=r"'N' .* support: element 0 is 1000000000000, .* less than \d+ from 0"
+    ):
+        started(model, judging(model, space=space))
+
+
+def test_a_search_that_ends_where_a_count_can_go_no_further_has_found_no_start():
+    model, space = counts_of_rate(lambda b: pt.exp(0 * b))
+    block = judging(model, space=space)
+    block.dispersed = lambda point, known, rng: point | {"N": np.array([-1, 1])}
+    block.possible = lambda point, rng: point | {"N": np.array([2, UNBOUNDED])}
+    block.logdensity = lambda point: 0.0 if (point["N"] > 0).all() else -np.inf
+    with pytest.raises(SamplingError, match="'N' starts outside its support: element 0 is -1"):
+        started(model, block)
+    block.dispersed = lambda point, known, rng: point | {"N": np.array([0, 1])}
+    with pytest.raises(SamplingError, match=f"'N' .* support: element 1 is {UNBOUNDED}"):
+        started(model, block)
+
+
+def test_a_count_that_is_too_large_is_not_moved_to_the_largest_one():
+    with pm.Model() as model:
+        pm.Poisson("N", 5.0, shape=3)
+    target = target_of(DescribedModel(model), ["N"], with_numbers=False)
+    y = dispersed(np.array([10**12, 3, 3]), target, np.random.default_rng(0))
+    assert y[0] == 10**12
+    assert (y[1:] != 3).any()
 
 
 @pytest.mark.parametrize("collapse", [pytest.param(True, marks=pytest.mark.slow), False])

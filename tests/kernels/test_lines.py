@@ -95,6 +95,14 @@ def unknown_total():
     return [range(4)] * 4
 
 
+def total_of_a_category():
+    """The number of a category is a part of the total."""
+    n = pm.Categorical("n", [0.1, 0.2, 0.3, 0.4])
+    x = pm.Multinomial("x", n=1 + n, p=[0.5, 0.2, 0.3])
+    pm.Potential("e", 0.4 * x[0] * pt.eq(n, 2))
+    return [range(4), *[range(5)] * 3]
+
+
 def only_far_away():
     """Parity: values between two that are possible are impossible."""
     x = pm.Poisson("x", [2.0, 2.0, 2.0])
@@ -160,6 +168,7 @@ SMALL = (table_2_by_3, two_tables, sets_at_once, only_far_away, unknown_total)
 LIMITED = (cohort, epidemic, cohorts_at_once, cohort_of_two)
 AS_IT_IS = [(build, "as it is") for build in (*SMALL, epidemic, cohorts_at_once, stretches, large_cohort)]
 CASES = AS_IT_IS + [(build, "scan") for build in (cubic, two_sets, cohort_of_two)]
+CASES.append((total_of_a_category, "as it is"))
 IDS = [f"{build.__name__}-{form}" for build, form in CASES]
 
 
@@ -305,7 +314,11 @@ def matrices(build, form):
 
 @pytest.mark.parametrize(("build", "form"), CASES, ids=IDS)
 @pytest.mark.by_default(
-    "table_2_by_3-as it is", "two_tables-as it is", "cubic-scan", "unknown_total-as it is"
+    "table_2_by_3-as it is",
+    "two_tables-as it is",
+    "cubic-scan",
+    "unknown_total-as it is",
+    "total_of_a_category-as it is",
 )
 def test_sweep_is_reversible_and_irreducible(build, form):
     e, (P, forward) = small(build, form), matrices(build, form)

@@ -252,6 +252,9 @@ def test_sums_are_not_summed_out():
         pm.Normal("y", mu + pm.Bernoulli("b", 0.4), 1.0, observed=0.3)
     with pytest.raises(ValueError, match="'x' is a constrained vector"):
         pmd.marginalize(model, "x")
+    for vars in (None, ["mu", "x"]):
+        with pytest.raises(ValueError, match=r"'x' is a constrained vector.*Sample it with pmd\.BlockGibbs"):
+            pmd.CollapsedNUTS(vars, model=model)
     assert {v.name for v in pmd.marginalize(model).free_RVs} == {"x", "mu"}
 
 
