@@ -731,9 +731,9 @@ def in_rounds(paths: Paths, rows, step: int, missing: Any):
 
 
 def joint(group: EliminatedSites, arrays: list[Any]):
-    """(*shape, U) nats, the different tables of a group, each the sum of its `sources`.
+    """(*shape, U) nats, the U different tables of a group, each the sum of its `sources`.
 
-    The axis of the tables is the last one, as it is the longest: XLA vectorises over it.
+    The last axis counts the tables. It is the longest one, and XLA vectorises over the last axis.
     """
     table = jnp.zeros((*group.shape, group.different))
     for source in group.sources:
@@ -745,7 +745,7 @@ def joint(group: EliminatedSites, arrays: list[Any]):
 
 
 def rows_first(a):
-    """An array with its last axis, that of tables, in the first place."""
+    """(U, ...), the array a (..., U) with its last axis in the first place."""
     return jnp.moveaxis(a, -1, 0)
 
 
@@ -777,7 +777,13 @@ def take_rows(a, rows: np.ndarray):
 
 
 def sums_by(a, member: np.ndarray, members: int):
-    """(..., members) the sums of the entries of a (..., r) that belong to each member."""
+    """(..., members), the sums of a (..., r) over those places of the last axis that belong to each member.
+
+    Parameters
+    ----------
+    member : (r,) int, to which member each place belongs
+    members : the number of members
+    """
     each = np.bincount(member, minlength=members)
     if each.min() != each.max():
         return jnp.zeros((*a.shape[:-1], members)).at[..., member].add(a)

@@ -109,9 +109,9 @@ def marginalize(
 
 
 def block_to_sum_out(model: pm.Model, vars: Any) -> list[str]:
-    """The names of the value variables of `vars`, by default of all discrete ones that can be summed out.
+    """The names by which a log density knows `vars`; by default all discrete ones that can be summed out.
 
-    A logged line names the others.
+    A line of the log names the discrete variables that cannot be, with the reason.
 
     Raises
     ------

@@ -115,7 +115,7 @@ def recover(
 
 
 def variables_to_recover(model: pm.Model, vars: Any, what: str) -> list[str]:
-    """The names of the value variables of `vars`, by default of all discrete ones that can be summed out.
+    """The names by which a log density knows `vars`; by default all discrete ones that can be summed out.
 
     Parameters
     ----------

@@ -139,20 +139,24 @@ class Sums:
         return Repeats.of(self.elements)
 
     def check_numbers(self) -> None:
-        """Check whether a program that takes data and constants as inputs should be made.
+        """Refuse to have data and constants as inputs of the program where they are better a part of it.
 
         Raises
         ------
         NeedsValues
             Where so many tables, or sums, are equal for the data at hand that a program for these alone pays.
         """
-        numbers = {str(v.name) for v in self.density.graph.others if isinstance(v, Number)}
+        numbers = [v for v in self.density.graph.others if isinstance(v, Number)]
         entries = self.elements.entries
-        if self.repeats is not None or not (numbers and self.shared) or entries < MANY_SAVED:
+        if self.repeats is not None or not self.shared or entries < MANY_SAVED:
+            return
+        # Labels of all elements take seconds for a million sites, and where hardly two numbers are equal,
+        # as in measurements, nothing comes of them.
+        if all(2 * len(np.unique(v.value)) > np.size(v.value) for v in numbers):
             return
         saved = entries - sum(g.entries for g in self.elements.with_shared_tables(by_value=True))
         if saved >= max(MANY_SAVED, entries / 2):
-            raise NeedsValues(numbers)
+            raise NeedsValues({str(v.name) for v in numbers})
 
     @property
     def places(self) -> int:

@@ -288,7 +288,7 @@ def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
     if permuted is None:
         return False
     rhat = categorical_rhat(permuted)
-    moving = ~np.isnan(rhat)  # the others have one value in all draws, once these are permuted
+    moving = ~np.isnan(rhat)  # R-hat is nan of an element that has the same value in all permuted draws
     mixes = ~slow(effective_per_chain(np.inf, rhat[moving], len(data)))
     return bool(mixes.sum() >= SHARE_THAT_MIXES * moving.sum())
 

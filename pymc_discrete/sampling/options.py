@@ -35,7 +35,7 @@ SAID_INSTEAD = {
     "compile_kwargs": "The model is compiled by JAX; leave it out.",
 }
 
-# what Stan, JAGS, NIMBLE and NumPyro call some arguments
+# names of arguments in Stan, JAGS, NIMBLE and NumPyro, and the argument of `pmd.sample` that means the same
 CALLED = {
     **dict.fromkeys(["iter", "iter_sampling", "n_iter", "num_samples", "n_samples"], "draws"),
     **dict.fromkeys(["burn", "burnin", "n_burnin", "warmup", "iter_warmup", "num_warmup"], "tune"),

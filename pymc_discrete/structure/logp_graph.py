@@ -171,10 +171,10 @@ class LogpGraph:
 
     @property
     def read_by_block_alone(self) -> list[Variable]:
-        """Those of `others` that no term but their own prior reads, and those that depend on the block.
+        """Variables of `others` that terms of the block and their own priors read, and nothing else.
 
-        Priors of the block's variables are not among these: what they read says how probable a value is, and
-        not what it means.
+        Those that a prior of one of the block's variables reads are left out: they say how probable a value
+        of that variable is, and not what it means for the data.
         """
         own = {v: {untransformed(name) for name in self.groups[v]} for v in self.others}
         block, elsewhere = {name for v in self.values for name in self.groups[v]}, set[Variable]()

@@ -299,13 +299,13 @@ def test_colours_differ_where_sites_share_a_table():
     assert all(len({*found[s[0]].tolist()}) == s.shape[1] for s in scopes)
 
 
-def answers(y, skill_of_item=(1, 0)):
+def answers(y):
     """Persons with an ability each and two skills; an item asks for one skill or for both."""
     with pm.Model() as model:
         ability = pm.Normal("ability", shape=len(y))
         s, g = pm.Beta("s", 1, 4, shape=3), pm.Beta("g", 1, 4, shape=3)
         has = pm.Bernoulli("has", logit_p=ability[:, None], shape=(len(y), 2))
-        able = pt.stack([has[:, skill_of_item[0]], has[:, skill_of_item[1]], has[:, 0] * has[:, 1]], axis=1)
+        able = pt.stack([has[:, 1], has[:, 0], has[:, 0] * has[:, 1]], axis=1)
         pm.Bernoulli("y", pt.switch(pt.eq(able, 1), 1 - s, g), observed=y)
     return model
 

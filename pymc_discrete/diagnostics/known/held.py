@@ -73,7 +73,7 @@ class Held(NamedTuple):
 
     @classmethod
     def nothing(cls, d: int) -> "Held":
-        """What is known where nothing was looked at."""
+        """What is known of d sites that were not examined: none is certain, no variable holds any."""
         return cls(np.zeros(d, bool), np.zeros(d, bool), [()] * d, [()] * d, np.zeros(d, bool))
 
 
