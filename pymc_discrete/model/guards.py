@@ -1,5 +1,7 @@
 """Terms that make the density zero where an index is out of bounds; JAX would silently clamp the index."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
@@ -15,7 +17,8 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_discrete.structure.analysis import Depends
-from pymc_discrete.structure.bounds import REARRANGING, IntegerBounds
+from pymc_discrete.structure.bounds import REARRANGING, IntegerBounds, is_whole
+from pymc_discrete.structure.numbers import Decision, Number, numbers_in
 
 
 def index_guards(
@@ -23,10 +26,12 @@ def index_guards(
     moving: Depends,
     bounds: IntegerBounds,
     uniform: set[Variable],
-) -> tuple[list[tuple[str, Variable]], list[tuple[str, str]]]:
+    derived: Mapping[str, Variable],
+) -> tuple[list[tuple[str, Variable]], list[tuple[str, str]], list[Decision]]:
     """Terms that are -inf where an index that depends on the block is out of bounds.
 
-    PyTensor raises an error there, JAX clamps the index without one.
+    PyTensor raises an error there, JAX clamps the index without one. Data that are a part of an index need no
+    term where they are within bounds, such as the observed elements of a vector of which others are imputed.
 
     Parameters
     ----------
@@ -35,13 +40,16 @@ def index_guards(
     bounds : of the tensors of the graph
     uniform : the variables all of whose elements have these bounds; elements of other variables may have
         tighter ones, so that no warning is given for them
+    derived : how some numbers are computed from those of the model
 
     Returns
     -------
     guards : [(name, term)]
     warnings : [(variable, message)] of those that are an index and whose supports reach out of bounds
+    decisions : what numbers must satisfy so that there are no other guards
     """
     guards: list[tuple[str, Variable]] = []
+    decisions: dict[tuple[Number, int], list[Decision]] = {}
     warnings: list[tuple[str, str]] = []
     seen = set()
     for name, term in terms:
@@ -63,6 +71,10 @@ def index_guards(
                     continue
                 low, high = bounds.of(index)
                 if low < -size or high >= size:
+                    if (numbers := within_if_numbers_are(index, size, bounds)) is not None:
+                        for v in numbers:
+                            decisions[v, size] = entries_exist(derived.get(str(v.name), v), size)
+                        continue
                     i = pt.as_tensor(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
                     guards.append((name, pt.switch((i >= -size) & (i < size), 0.0, -np.inf)))
                     if (
@@ -77,7 +89,21 @@ def index_guards(
                             "entries as there are values, and count from 0."
                         )
                         warnings.append((of, said))
-    return guards, list(dict.fromkeys(warnings))
+    return guards, list(dict.fromkeys(warnings)), [d for both in decisions.values() for d in both]
+
+
+def within_if_numbers_are(index: Variable, size: int, bounds: IntegerBounds) -> list[Number] | None:
+    """The numbers that an index reads, if it is from 0 to size - 1 because they are; else None."""
+    numbers = [v for v in numbers_in([index]) if is_whole(v)]
+    if not numbers or any(v.value.size and not 0 <= v.value.min() <= v.value.max() < size for v in numbers):
+        return None
+    low, high = bounds.given(dict.fromkeys(numbers, (0.0, size - 1.0))).of(index)
+    return numbers if low >= 0 and high < size else None
+
+
+def entries_exist(var: Variable, size: int) -> list[Decision]:
+    """What must hold of a tensor of numbers that is an index into a tensor of this size."""
+    return [Decision(pt.ge(var, 0), True), Decision(pt.lt(var, size), True)]
 
 
 def indexing_variable(index: Variable) -> Variable | None:

@@ -131,17 +131,20 @@ def logp_graph(
         united,
     )
     written, decisions = decided([t for _, t in stacked.terms])
-    values, others, outputs = canonical(stacked.values, stacked.others, written)
+    of_vectors = lambda values: bounds_of_vectors(dict(zip(values, stacked.groups, strict=True)), supports)
+    values, others, outputs = canonical(
+        stacked.values, stacked.others, written, lambda values: of_vectors(values)[0]
+    )
     outputs, derived = hoisted(outputs, f"{NUMBER}for {shown(names)}: ")
     read = numbers_in(outputs)
     groups = dict(zip(values, stacked.groups, strict=True))
     groups_of_others = with_numbers_read(others, stacked.groups_of_others, read)
 
     # terms that are -inf where an index is out of bounds; then the terms that depend on the block
-    bounds, uniform = bounds_of_vectors(groups, supports)
+    bounds, uniform = of_vectors(values)
     moving = Depends(values)
     named = rewritten_terms(stacked.terms, lambda _: outputs)
-    guards, out_of_bounds = index_guards(named, moving, bounds, uniform)
+    guards, out_of_bounds, of_indices = index_guards(named, moving, bounds, uniform, derived)
     named += guards
     if not any(v.type.dtype.startswith("float") for v in values):
         refuse_sparse(named, moving, names)
@@ -153,7 +156,7 @@ def logp_graph(
         {**point, **{str(v.name): v.value for v in read}},
         groups | groups_of_others,
         # the conditions of decisions and what is derived are functions of the model's own numbers
-        Derivation(read, derived, decisions),
+        Derivation(read, derived, [*decisions, *of_indices]),
         stacked.written_as_one,
         out_of_bounds,
         bounds,
@@ -471,10 +474,17 @@ def compares_sorted(v: Variable, permutations: Collection[Variable]) -> bool:
 
 
 def canonical(
-    values: list[Variable], others: list[Variable], terms: list[Variable]
+    values: list[Variable],
+    others: list[Variable],
+    terms: list[Variable],
+    bounds_of: Callable[[list[Variable]], IntegerBounds],
 ) -> tuple[list[Variable], list[Variable], list[Variable]]:
     """The values, the other variables and the terms in PyTensor's canonical form, with work lifted out of
     selections (see `lifting`).
+
+    Parameters
+    ----------
+    bounds_of : the bounds of given values, if they are integers
     """
     fg = FunctionGraph([*values, *others], terms, clone=False)
     rewrite(fg)
@@ -483,7 +493,9 @@ def canonical(
     values, others = [memo[v] for v in values], [memo[v] for v in others]
     # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
     terms = labels_first(rebuild(list(fg.outputs), memo, opened), values)
-    return values, others, rewritten(lift(terms, values))
+    # real numbers that stand in the place of integers may lie between these and beyond their bounds
+    real = any(v.type.dtype.startswith("float") for v in values)
+    return values, others, rewritten(lift(terms, values, IntegerBounds({}) if real else bounds_of(values)))
 
 
 def fixed_in_size(

@@ -69,7 +69,11 @@ class Target:
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
             # an array of NumPy, for which JAX makes no program of its own
-            return function(self._inputs_of_context(), np.asarray(x), with_differences)
+            x = np.asarray(x)
+            logdensity, differences, rest = function(self._inputs_of_context(), x, with_differences)
+        if not self.space.contains(x).all():  # where the compiled density need not be right
+            logdensity = jnp.full_like(logdensity, -jnp.inf)
+        return logdensity, differences, rest
 
     def _run(self, name: str, *arguments: Any) -> Any:
         """Call the density's method `name`: compiled, or as it is while JAX traces a program."""

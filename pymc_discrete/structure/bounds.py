@@ -4,7 +4,7 @@ The rules of Ops are in `ops/`. Here is what they share: arithmetic of intervals
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -35,6 +35,14 @@ class IntegerBounds(Analysis[Interval]):
     ----------
     known : {variable: bounds}, of inputs of the graph
     """
+
+    def __init__(self, known: Mapping[Variable, Interval]):
+        super().__init__(known)
+        self._known = dict(known)
+
+    def given(self, more: Mapping[Variable, Interval]) -> "IntegerBounds":
+        """The bounds if those of further inputs are known, too."""
+        return IntegerBounds(self._known | dict(more))
 
     def after(self, node: Apply, values: list[Interval]) -> list[Interval]:
         return [self.after_one(node, out, values) for out in node.outputs]

@@ -19,25 +19,34 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.rebuild import rebuild
 from pymc_discrete.structure.sparse import without_sparse
 
 
-def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
+def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) -> list[Variable]:
     """Rewrite what depends on `roots`, the block's variables, into forms that cost less to evaluate.
 
     If the roots are discrete, products with constant sparse matrices become sums of a few elements.
+
+    Parameters
+    ----------
+    bounds : of the roots, and of what is computed from them, at all states at which the outputs are evaluated
     """
     moving = Depends(roots)
     discrete = not any(r.type.dtype.startswith("float") for r in roots)
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         out = node.outputs[0]
-        if len(node.outputs) > 1 or not any(i in moving for i in inputs):
+        if len(node.outputs) > 1:
             return None
+        if not any(i in moving for i in inputs):
+            # a check of a parameter that always holds, such as that a probability is at most 1
+            check = simplified(node.op, node, inputs, moving, bounds) if out.type.dtype == "bool" else None
+            return None if check is None else [check]
         if discrete and (product := without_sparse(node, inputs)) is not None:
             return product
-        for rule in (partial(simplified, node.op), elementwise, composed, row_by_row):
+        for rule in (partial(simplified, node.op, bounds=bounds), elementwise, composed, row_by_row):
             new = rule(node, inputs, moving)
             if new is not None and new.type.ndim == out.type.ndim and new.type.dtype == out.type.dtype:
                 return [new]
@@ -47,7 +56,9 @@ def lift(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 
 
 @singledispatch
-def simplified(op: Op, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+def simplified(
+    op: Op, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
+) -> Variable | None:
     """A simpler equivalent of a node on other inputs, which more rules support, or None."""
     return None
 

@@ -6,7 +6,7 @@ A scalar Op that is to be known is a row of `SCALAR_RULES`.
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytensor
@@ -60,6 +60,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import (
     UNKNOWN,
+    IntegerBounds,
     Interval,
     bounds_after,
     hold_for_floats,
@@ -81,6 +82,9 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 Where = dict[int, np.ndarray]
 
+CLOSE = 1e-6  # floats whose bounds are apart by this, relative to their size, are so after rounding
+LARGEST_EXACT = 2**24  # up to which floats of 32 bits hold every integer
+
 
 class ScalarRules(NamedTuple):
     """What is known of a scalar Op. Of an Op without a row nothing is known, which is right for all.
@@ -95,7 +99,7 @@ class ScalarRules(NamedTuple):
     unread : (op, inputs, graph) -> {number of an input: where it does not matter}, bool arrays that broadcast
         with the output: a constant among the inputs, or a bound, decides the result there
     summands : (node, graph) -> see `summands_of`
-    simpler : (node, inputs) -> see `simplified`
+    simpler : (node, inputs, bounds) -> see `simplified`
     least, most : what the result is never less and never more than; None where that is not known
     selects : whether it only selects or compares elements, without arithmetic
     tame : whether it maps finite values to finite values of a similar order of magnitude
@@ -108,7 +112,7 @@ class ScalarRules(NamedTuple):
     slope: Callable[[list[Variable], int], Variable] | None = None
     unread: Callable[[ScalarOp, list[Variable], LogpGraph], Where] | None = None
     summands: Callable[[Apply, LogpGraph], Summands | None] | None = None
-    simpler: Callable[[Apply, list[Variable]], Variable | None] | None = None
+    simpler: Callable[[Apply, list[Variable], IntegerBounds], Variable | None] | None = None
     least: float | None = None
     most: float | None = None
     selects: bool = False
@@ -387,51 +391,99 @@ def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
 
 
 # ---------------------------------------------------------------- simpler forms of a node
-def of_booleans(function: Callable[..., Variable]) -> Callable[[Apply, list[Variable]], Variable | None]:
+def of_booleans(
+    function: Callable[..., Variable],
+) -> Callable[[Apply, list[Variable], IntegerBounds], Variable | None]:
     """The simpler form of a sum or a product of booleans, of which JAX would compute with integers."""
 
-    def simpler(node: Apply, inputs: list[Variable]) -> Variable | None:
+    def simpler(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
         return functools.reduce(function, inputs) if node.outputs[0].type.dtype == "bool" else None
 
     return simpler
 
 
-def squared(node: Apply, inputs: list[Variable]) -> Variable | None:
+def squared(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
     """The square, of a power with exponents of 2."""
     two = isinstance(inputs[1], Constant) and (inputs[1].data == 2).all()
     return pt.sqr(inputs[0]) if two else None
 
 
-def true_if_at_least(node: Apply, inputs: list[Variable]) -> Variable | None:
-    """True, of f(x) >= c where f is never less than c, as exp(x) >= 0."""
-    least = rules_of_result(inputs[0]).least
-    return true(node) if least is not None and all_of(inputs[1], lambda c: c <= least) else None
+def decided_by_bounds(
+    holds: Callable[[Interval, Interval, bool], bool], fails: Callable[[Interval, Interval, bool], bool]
+) -> Callable[[Apply, list[Variable], IntegerBounds], Variable | None]:
+    """The constant that a comparison is where the bounds of its two arguments decide it.
+
+    Floats are compared only where their bounds are finite: others may be nan, for which comparisons fail. One
+    exception are functions that are never negative, such as exp.
+
+    Parameters
+    ----------
+    holds, fails : (bounds of the first, bounds of the second, whether both are integers) -> whether the
+        comparison is true, and whether it is false, for all values within these bounds
+    """
+
+    def simpler(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
+        (out,) = node.outputs
+        a, b = (bounds.of(i) for i in inputs)
+        whole = all(is_whole(i) for i in inputs)
+        known = a[0] <= a[1] and b[0] <= b[1] and (whole or np.isfinite([*a, *b]).all())
+        for value, decides in ((True, holds), (False, fails)):
+            if None not in out.type.shape and (known or never_negative(inputs[0])) and decides(a, b, whole):
+                return pt.constant(np.full(out.type.shape, value))
+        return None
+
+    return simpler
 
 
-def true_if_at_most(node: Apply, inputs: list[Variable]) -> Variable | None:
-    """True, of f(x) <= c where f is never more than c, as sigmoid(x) <= 1."""
-    most = rules_of_result(inputs[0]).most
-    return true(node) if most is not None and all_of(inputs[1], lambda c: c >= most) else None
+def surely_less(a: Interval, b: Interval, whole: bool) -> bool:
+    """Whether all numbers within `a` are less than all within `b`, floats also after rounding."""
+    margin = 0.0 if whole else CLOSE * max(1.0, abs(a[1]), abs(b[0]))
+    return a[1] < b[0] - margin
 
 
-def all_of(var: Variable, holds: Callable[[np.ndarray], Any]) -> bool:
-    """Whether a condition holds for all elements of a tensor, which must be constant."""
-    return isinstance(var, Constant) and bool(np.all(holds(var.data)))
+def surely_at_most(a: Interval, b: Interval, whole: bool) -> bool:
+    """Whether all numbers within `a` are at most as large as all within `b`.
+
+    Rounding keeps the order of numbers: floats whose sums and products are at most a small integer are so
+    after rounding, too.
+    """
+    exact = whole or (float(a[1]).is_integer() and abs(a[1]) <= LARGEST_EXACT)
+    return surely_less(a, b, whole) or (exact and a[1] == b[0])
 
 
-def true(node: Apply) -> Variable | None:
-    """True in the shape of the output of a node; None where that is not known."""
-    shape = node.outputs[0].type.shape
-    return None if None in shape else pt.constant(np.ones(shape, bool))
+def of_second_and_first(
+    compares: Callable[[Interval, Interval, bool], bool],
+) -> Callable[[Interval, Interval, bool], bool]:
+    """The same comparison of the second argument with the first."""
+    return lambda a, b, whole: compares(b, a, whole)
 
 
-def rules_of_result(var: Variable) -> ScalarRules:
-    """What is known of the scalar Op that computes a tensor."""
+def surely_equal(a: Interval, b: Interval, whole: bool) -> bool:
+    """Whether there is one integer within `a`, and the same within `b`."""
+    return whole and a[0] == a[1] == b[0] == b[1]
+
+
+def surely_different(a: Interval, b: Interval, whole: bool) -> bool:
+    """Whether no number is within `a` and within `b`."""
+    return surely_less(a, b, whole) or surely_less(b, a, whole)
+
+
+def unclipped(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
+    """What is clipped, where it is within the limits, as categories are within the rows of a table."""
+    x, low, high = inputs
+    (a, b), least, most = bounds.of(x), bounds.of(low)[1], bounds.of(high)[0]
+    return (
+        x if is_whole(x) and least <= a <= b <= most and x.type.shape == node.outputs[0].type.shape else None
+    )
+
+
+def never_negative(var: Variable) -> bool:
+    """Whether a tensor is computed by a function that is never negative."""
     elementwise = var.owner is not None and isinstance(var.owner.op, Elemwise)
-    return rules_of(var.owner.op.scalar_op) if elementwise else ScalarRules()
+    return elementwise and rules_of(var.owner.op.scalar_op).least == 0
 
 
-def without_constants(node: Apply, inputs: list[Variable]) -> Variable | None:
+def without_constants(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
     """A conjunction or disjunction of booleans without its constant arguments, or None where it has none."""
     (out,), neutral = node.outputs, isinstance(node.op.scalar_op, AND)
     if out.type.dtype != "bool" or None in out.type.shape:
@@ -519,7 +571,7 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     RoundHalfAwayFromZero: ScalarRules(step_like=True),
     ScalarMaximum: ScalarRules(bounds=bounds_of_maximum, bounds_of_floats=True, tame=True),
     ScalarMinimum: ScalarRules(bounds=bounds_of_minimum, bounds_of_floats=True, tame=True),
-    Clip: ScalarRules(bounds=bounds_of_clip, bounds_of_floats=True, tame=True),
+    Clip: ScalarRules(bounds=bounds_of_clip, bounds_of_floats=True, simpler=unclipped, tame=True),
     Sigmoid: ScalarRules(least=0.0, most=1.0, tame=True),
     Softplus: ScalarRules(least=0.0),
     Tanh: ScalarRules(tame=True),
@@ -546,12 +598,12 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
         tame=True,
     ),
     Second: ScalarRules(bounds=lambda node, inputs: inputs[1], degree=largest_degree, tame=True),
-    EQ: COMPARISON,
-    NEQ: COMPARISON,
-    LT: COMPARISON,
-    LE: COMPARISON._replace(simpler=true_if_at_most),
-    GT: COMPARISON,
-    GE: COMPARISON._replace(simpler=true_if_at_least),
+    EQ: COMPARISON._replace(simpler=decided_by_bounds(surely_equal, surely_different)),
+    NEQ: COMPARISON._replace(simpler=decided_by_bounds(surely_different, surely_equal)),
+    LT: COMPARISON._replace(simpler=decided_by_bounds(surely_less, of_second_and_first(surely_at_most))),
+    LE: COMPARISON._replace(simpler=decided_by_bounds(surely_at_most, of_second_and_first(surely_less))),
+    GT: COMPARISON._replace(simpler=decided_by_bounds(of_second_and_first(surely_less), surely_at_most)),
+    GE: COMPARISON._replace(simpler=decided_by_bounds(of_second_and_first(surely_at_most), surely_less)),
     AND: ScalarRules(
         bounds=bounds_of_conjunction, unread=unread_beside_zero, simpler=without_constants, selects=True
     ),
@@ -594,13 +646,19 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
 
 @bounds_after.register
 def _(op: Elemwise, node: Apply, inputs: list[Interval]) -> Interval:
-    rule = rules_of(op.scalar_op).bounds
-    return UNKNOWN if rule is None else rule(node, inputs)
+    rules = rules_of(op.scalar_op)
+    if rules.bounds is None or not (rules.bounds_of_floats or is_whole(node.outputs[0])):
+        return (
+            -math.inf if rules.least is None else rules.least,
+            math.inf if rules.most is None else rules.most,
+        )
+    return rules.bounds(node, inputs)
 
 
 @hold_for_floats.register
 def _(op: Elemwise) -> bool:
-    return rules_of(op.scalar_op).bounds_of_floats
+    rules = rules_of(op.scalar_op)
+    return rules.bounds_of_floats or rules.least is not None or rules.most is not None
 
 
 @degree_after.register
@@ -647,9 +705,11 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Summands | None:
 
 
 @simplified.register
-def _(op: Elemwise, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+def _(
+    op: Elemwise, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
+) -> Variable | None:
     rule = rules_of(op.scalar_op).simpler
-    return None if rule is None else rule(node, inputs)
+    return None if rule is None else rule(node, inputs, bounds)
 
 
 @for_rows.register

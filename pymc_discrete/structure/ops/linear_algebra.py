@@ -13,7 +13,15 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
 from pymc_discrete.structure.analysis import Depends
-from pymc_discrete.structure.bounds import UNKNOWN, Interval, bounds_after, product, sum_of, times
+from pymc_discrete.structure.bounds import (
+    UNKNOWN,
+    IntegerBounds,
+    Interval,
+    bounds_after,
+    product,
+    sum_of,
+    times,
+)
 from pymc_discrete.structure.columns import Update, column_update, one_hot, whole_input_update
 from pymc_discrete.structure.degree import degree_after
 from pymc_discrete.structure.lifting import for_rows, simplified
@@ -146,7 +154,9 @@ def dot_bounds(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
 
 
 @simplified.register
-def _(op: Dot, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+def _(
+    op: Dot, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
+) -> Variable | None:
     """A product of two vectors becomes a sum over elements, which can be split into terms."""
     (out,) = node.outputs
     if not set(out.type.shape) <= {1}:

@@ -16,6 +16,7 @@ from pytensor.tensor.math import Argmax
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import (
     UNKNOWN,
+    IntegerBounds,
     Interval,
     bounds_after,
     hull,
@@ -156,7 +157,9 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Summands | None:
 
 
 @simplified.register
-def _(op: CAReduce, node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
+def _(
+    op: CAReduce, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
+) -> Variable | None:
     """A sum of products with a sparse matrix becomes one over its entries, and a sum of nothing is 0."""
     (x,), (out,) = inputs, node.outputs
     if not isinstance(op.scalar_op, Add):

@@ -8,6 +8,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import (
     Alloc,
     AllocDiag,
+    AllocEmpty,
     ARange,
     ExtractDiag,
     Join,
@@ -130,6 +131,11 @@ def _(op: ARange, node: Apply, inputs: list[Interval]) -> Interval:
     elif step[1] < 0:
         stop = stop[0] + 1, stop[1] + 1
     return hull(start, stop)
+
+
+@bounds_after.register
+def _(op: AllocEmpty, node: Apply, inputs: list[Interval]) -> Interval:
+    return hull()  # the elements of an empty tensor are read after they were set
 
 
 @bounds_after.register
