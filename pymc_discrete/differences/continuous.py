@@ -270,12 +270,21 @@ class ContinuousDensity(CompiledMethods):
 
         Runs a program that is compiled at the first call.
         """
-        value, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
-        return value, {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
+        value, rest, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
+        slopes = {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
+        return np.asarray(value) + np.asarray(rest), slopes
+
+    def at(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """() the sum of the terms that depend on the block, and its gradient (size,), on the host.
+
+        Runs the same program as `value_and_slopes`.
+        """
+        value, _, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
+        return np.asarray(value), np.concatenate([np.ravel(s) for s in slopes])
 
     def _value_and_slopes(self, inputs: list[Any]):
         value, *slopes = self._with_slopes(*inputs)
-        return value.reshape(()) + self.rest(inputs[len(self.graph.values) :]), slopes
+        return value.reshape(()), self.rest(inputs[len(self.graph.values) :]), slopes
 
     @functools.cached_property
     def _with_slopes(self) -> Callable:

@@ -127,7 +127,8 @@ def blocks_of(
             first.append(NutsBlock(model, moved, point, packing, tune, target_accept, **options))
         blocks = [*first, *blocks, last]
     elif collapsed:
-        blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, **nuts))
+        alone = not steps and not fixed
+        blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, alone, **nuts))
     elif left:
         options = {**nuts, "integrate": integrated}
         if nuts["dense"] == "auto" and not integrated:

@@ -38,6 +38,7 @@ class Block(ABC):
         Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
     start_program : bool
         Whether `logdensity` compiles a program that serves nothing else.
+    knows_point : whether the adaptation state depends on the chain's point, see `moved_to`
     with_probabilities : the variables of which `groups` has the mean probability of each value
     pooled : whether the chains share adapted parameters, see `shared`
     shared_ends : tuning draws that end an adaptation window, after which its estimates are pooled
@@ -50,6 +51,7 @@ class Block(ABC):
     stats: Mapping[str, Statistic]
     leaves_impossible = True
     start_program = False
+    knows_point = False
     with_probabilities: Collection[str] = ()
     pooled = False
     shared_ends: Sequence[int] = ()
@@ -84,6 +86,10 @@ class Block(ABC):
         """The point, the adaptation state and {statistic: value} after transition t."""
 
     # ------------------------------------------------------------ before the chains begin
+    def moved_to(self, point: dict[str, np.ndarray], state: Any) -> Any:
+        """The adaptation state of a chain that is at a point {variable: value} now, on the host."""
+        return state
+
     @property
     def dtypes(self) -> dict[str, Any]:
         """{variable or vector: type}, for those that are recorded in another type than the model's."""

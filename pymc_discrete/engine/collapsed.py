@@ -40,6 +40,7 @@ class CollapsedBlock(SummedBlock):
     names : the value variables that NUTS moves
     point : {value variable: array}, which tells their shapes
     points, tune, target_accept, nuts : as in `NutsBlock`
+    alone : whether no other block moves variables of the model
     """
 
     start_program = False
@@ -53,13 +54,16 @@ class CollapsedBlock(SummedBlock):
         points: Points,
         tune: int,
         target_accept: float,
+        alone: bool = False,
         **nuts: Any,
     ):
         super().__init__(collapsed, points, point)
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
         rest[STRETCH_VARIABLE] = np.zeros(collapsed.sums.places, np.int64)
+        # stretches of values that are summed are drawn anew in each draw, and the density depends on them
+        nuts["alone"] = alone and not collapsed.sums.places
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
-        self.density = self.nuts.density
+        self.density, self.knows_point = self.nuts.density, self.nuts.knows_point
         self.numbers = self.nuts.numbers | collapsed.density.numbers
         self.settings = self.nuts.settings
         self.pooled, self.shared_ends = self.nuts.pooled, self.nuts.shared_ends
@@ -83,6 +87,11 @@ class CollapsedBlock(SummedBlock):
     # ------------------------------------------------------------ before the chains begin
     def start(self, point: dict[str, np.ndarray]) -> CollapsedState:
         return CollapsedState(self.nuts.start(point), self.nothing_seen(point))
+
+    def moved_to(self, point: dict[str, np.ndarray], state: CollapsedState) -> CollapsedState:
+        return state._replace(
+            nuts=self.nuts.moved_to(point | self._stretches(self._on_host(point)), state.nuts)
+        )
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return self.nuts.logdensity(point | self._stretches(self._on_host(point)))

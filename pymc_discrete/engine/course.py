@@ -136,9 +136,12 @@ class Engine:
 
     def at(self, states: ChainState, point: dict[str, np.ndarray]) -> ChainState:
         """The states (1, ...) at another point, on the host."""
-        packed, own = self.program.points.packed(self.whole(point)), on_hosts(states)
+        whole, own = self.whole(point), on_hosts(states)
+        packed, one = self.program.points.packed(whole), jax.tree.map(lambda a: a[0], own.blocks)
+        blocks = tuple(b.moved_to(whole, state) for b, state in zip(self.blocks, one, strict=True))
         return own._replace(
-            point={name: np.asarray(packed[name], a.dtype)[None] for name, a in own.point.items()}
+            point={name: np.asarray(packed[name], a.dtype)[None] for name, a in own.point.items()},
+            blocks=jax.tree.map(lambda a: np.asarray(a)[None], blocks),
         )
 
 
@@ -412,7 +415,13 @@ class Course:
                 "With temper= one program moves all variables, and another step has moved one of them, too. "
                 "Leave that step out."
             )
-        if left == self._order.left and used == self._last.chunk.length and not self._coming:
+        only_the_point = not any(b.knows_point for b in self._engine.blocks)
+        if (
+            only_the_point
+            and left == self._order.left
+            and used == self._last.chunk.length
+            and not self._coming
+        ):
             # the usual case: another step moves its variables after each draw of this one
             self._chains.move_to(self._engine.program.points.packed(point))
             self._count, self._quiet = 1, 0

@@ -44,6 +44,19 @@ class Edge(NamedTuple):
     q: Any
 
 
+class Here(NamedTuple):
+    """What is known of the log density at the point of a chain.
+
+    Attributes
+    ----------
+    logdensity : () float, nats, of the terms that depend on the block
+    slope : (size,) float, its gradient
+    """
+
+    logdensity: Any
+    slope: Any
+
+
 class NutsState(NamedTuple):
     """The adaptation state of a chain.
 
@@ -56,6 +69,7 @@ class NutsState(NamedTuple):
         mass matrix is given.
     undefined : (size,) bool, where the gradient was not finite at the start of the chain
     edge : Edge
+    here : Here, or None where other blocks move what the density depends on
     """
 
     step_size: StepSize
@@ -63,6 +77,7 @@ class NutsState(NamedTuple):
     scores: Any
     undefined: Any
     edge: Edge
+    here: Here | None = None
 
 
 class OfBlackjax(NamedTuple):
@@ -70,12 +85,13 @@ class OfBlackjax(NamedTuple):
 
     Attributes
     ----------
-    init, kernel : of NUTS
+    init, state, kernel : of NUTS; a state is made by `init`, or of a point, the log density and its gradient
     step_size : acceptance that is aimed at -> (init, update, final) of the adaptation of the step size
     mass_update, mass_final : of the adaptation of the mass matrix
     """
 
     init: Callable
+    state: Callable
     kernel: Callable
     step_size: Callable
     mass_update: Callable
@@ -95,6 +111,8 @@ class NutsBlock(Block):
     target_accept : acceptance that the step size is tuned to
     max_treedepth, dense, pooled : the entries of `nuts` of `sample`
     integrate : names of value variables that are integrated out, and drawn by another block
+    alone : whether the density depends on nothing that another block moves; then its gradient at the start of
+        a draw is that at the end of the one before, and is not computed again
 
     Attributes
     ----------
@@ -128,8 +146,9 @@ class NutsBlock(Block):
         dense: bool | str,
         pooled: bool,
         integrate: Sequence[str] = (),
+        alone: bool = False,
     ):
-        self.points, self.max_treedepth, self.pooled = points, max_treedepth, pooled
+        self.points, self.max_treedepth, self.pooled, self.knows_point = points, max_treedepth, pooled, alone
         self.density, self.numbers = ContinuousDensity.of(
             model, names, point, points.names, integrate=integrate
         )
@@ -151,13 +170,14 @@ class NutsBlock(Block):
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.step_size import dual_averaging_adaptation
         from blackjax.mcmc import nuts
+        from blackjax.mcmc.hmc import HMCState
 
         _, update, final = mass_matrix_adaptation(not self.dense)
-        return OfBlackjax(nuts.init, nuts.build_kernel(), dual_averaging_adaptation, update, final)
+        return OfBlackjax(nuts.init, HMCState, nuts.build_kernel(), dual_averaging_adaptation, update, final)
 
     @property
     def key(self) -> Hashable:
-        options = (self.max_treedepth, self.dense, self.choosing, self.pooled)
+        options = (self.max_treedepth, self.dense, self.choosing, self.pooled, self.knows_point)
         return (type(self), self.density, *options)
 
     def described(self) -> str:
@@ -175,7 +195,13 @@ class NutsBlock(Block):
             scores,
             np.zeros(size, bool),
             Edge(np.asarray(0), np.zeros(size)),
+            Here(np.zeros(()), np.zeros(size)) if self.knows_point else None,
         )
+
+    def moved_to(self, point: dict[str, np.ndarray], state: NutsState) -> NutsState:
+        if not self.knows_point:
+            return state
+        return state._replace(here=Here(*self.density.at(self.points.packed(point) | self.numbers)))
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return float(self.density.value_and_slopes(self.points.packed(point) | self.numbers)[0])
@@ -207,7 +233,12 @@ class NutsBlock(Block):
         step_size = jnp.exp(
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
-        begin = self._blackjax.init(q, logdensity)
+        if state.here is not None:
+            # in 32 bits the log density is counted from where the draw starts
+            value = jnp.zeros_like(state.here.logdensity) if floats_are_32_bit() else state.here.logdensity
+            begin = self._blackjax.state(q, value, state.here.slope)
+        else:
+            begin = self._blackjax.init(q, logdensity)
         new, info = self._blackjax.kernel(
             key,
             begin,
@@ -222,6 +253,8 @@ class NutsBlock(Block):
         state = state._replace(edge=jax.lax.cond(tuning, lambda edge, _: edge, edge_after, state.edge, info))
         undefined = jnp.where(t == 0, ~jnp.isfinite(begin.logdensity_grad), state.undefined)
         state = state._replace(undefined=undefined)
+        if state.here is not None:
+            state = state._replace(here=Here(new.logdensity, new.logdensity_grad))
         lp = self.density.block(new.position, others) if floats_are_32_bit() else new.logdensity
         rest = self.density.rest(others)
         stats = {

@@ -161,11 +161,18 @@ class Program:
         return self._compiled.begun(function)
 
     @collection_paused()
-    def start(self, points: list[dict[str, np.ndarray]]) -> ChainState:
-        """The states (chains, ...) of all chains before the first draw, on the host."""
+    def start(self, points: list[dict[str, np.ndarray]], exact: bool = True) -> ChainState:
+        """The states (chains, ...) of all chains before the first draw, on the host.
+
+        Parameters
+        ----------
+        exact : False where their shapes alone are needed, so that nothing is computed
+        """
         states = []
         for p in points:
             packed, blocks = self.points.packed(p), tuple(b.start(p) for b in self.blocks)
+            if exact:
+                blocks = tuple(b.moved_to(p, state) for b, state in zip(self.blocks, blocks, strict=True))
             replicas = self.ladder.start(packed, blocks, len(points)) if self.ladder else ()
             states.append(ChainState(packed, blocks, self.counts.start(), replicas))
         return jax.tree.map(lambda *a: np.stack(a), *states)

@@ -264,12 +264,12 @@ def sample(
                 # The program is compiled in a background thread from now on, while the starts are checked
                 # below. To close these chains does not stop it.
                 with closing(
-                    RunningChains(program, program.start([planned.point] * chains), seed, threads)
+                    RunningChains(program, program.start([planned.point] * chains, False), seed, threads)
                 ) as anywhere:
                     anywhere.begin(chunk_size(anywhere, chunk))
             for with_gradient in (False, True):
                 if store.begun:
-                    states = store.load_state(like=program.start([planned.point] * chains))
+                    states = store.load_state(like=program.start([planned.point] * chains, False))
                     _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
                 else:
                     of_starts = np.random.SeedSequence(seed)

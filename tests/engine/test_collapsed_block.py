@@ -1,12 +1,57 @@
 """What is summed out beside discrete variables that another step draws."""
 
+import jax
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
 import pymc_discrete as pmd
+from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
+from pymc_discrete.engine.assembly import blocks_of
+from pymc_discrete.engine.nuts_options import DEFAULTS
+from pymc_discrete.engine.precision import precision
+from pymc_discrete.engine.program import Program, recorded
+from pymc_discrete.model.initial import point_of
 from tests.tools.running import QUIET
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_draw_begins_with_the_gradient_at_the_end_of_the_one_before(dtype):
+    with pm.Model() as model:
+        z = pm.Categorical("z", pm.Dirichlet("w", [2.0, 3.0]), shape=5)
+        pm.Normal("y", pm.Normal("mu", [-1, 1], shape=2)[z], 1, observed=[-2.0, 0.5, 1.0, 3.0, 0.0])
+    with precision(dtype):
+        point = point_of(model)
+        collapsed = Collapsed.of(model, ["z"])
+        blocks, packing = blocks_of(model, [], point, 10, 0.8, DEFAULTS, collapsed)
+        (block,) = blocks
+        assert block.knows_point
+        program = Program(model, blocks, packing, recorded(model, None), jax.devices()[:1])
+        states, chains = program.placed(program.start([point])), program.identities(1, np.arange(1))
+        states, *_ = jax.jit(lambda s: program.run(chains, s, program.numbers, 0, 6, 1, size=6))(states)
+        there = {name: np.asarray(a)[0] for name, a in states.point.items()} | {
+            STRETCH_VARIABLE: np.zeros(0, int)
+        }
+        found, expected = states.blocks[0].nuts.here, block.density.at(there | block.numbers)
+        assert not np.allclose(found.slope[0], program.start([point]).blocks[0].nuts.here.slope[0])
+        close = {"rtol": 1e-10, "atol": 1e-10} if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-4}
+        np.testing.assert_allclose(found.slope[0], expected[1], **close)
+        if dtype == "float64":
+            np.testing.assert_allclose(found.logdensity[0], expected[0], **close)
+
+
+def test_a_gradient_is_not_kept_where_another_step_moves_what_it_depends_on():
+    with pm.Model() as model:
+        z, n = pm.Bernoulli("z", 0.4, shape=3), pm.Poisson("n", 3)
+        pm.Normal("y", pm.Normal("mu") * z + n, 1, observed=[0.1, 2.0, 1.0])
+    step = pmd.BlockGibbs(["n"], model=model)
+    collapsed = Collapsed.of(model, ["z"])
+    blocks, _ = blocks_of(model, [step], point_of(model), 10, 0.8, DEFAULTS, collapsed)
+    assert not any(b.knows_point for b in blocks)
+    blocks, _ = blocks_of(model, [], point_of(model), 10, 0.8, DEFAULTS, collapsed, fixed=["n"])
+    assert not any(b.knows_point for b in blocks)
 
 
 @pytest.mark.slow
