@@ -76,12 +76,15 @@ def program(traced: Any, arguments: tuple) -> Callable:
     with module.context:
         PassManager.parse(SPECIAL_FUNCTIONS).run(module.operation)
     shapes, structure = jax.tree.flatten(lowered.out_info)
+    # in 32 bits the program takes arrays of 64 bits, too
+    types = [info.dtype for info in jax.tree.leaves(lowered.args_info)]
 
     def run(arguments: tuple, leaves: list[np.ndarray]) -> Any:
         with module.context, ir.Location.unknown():
             try:
-                results = stablehlo.eval_module(module, [constant(leaf) for leaf in leaves])
-            except ValueError:  # as where the program has 32 bits, and the arrays 64
+                inputs = [constant(a.astype(t)) for a, t in zip(leaves, types, strict=True)]
+                results = stablehlo.eval_module(module, inputs)
+            except ValueError:
                 return jax.tree.map(np.asarray, traced(*arguments))
             arrays = [np.array(a, s.dtype).reshape(s.shape) for a, s in zip(results, shapes, strict=True)]
         return jax.tree.unflatten(structure, arrays)
