@@ -131,6 +131,9 @@ def logp_graph(
         united,
     )
     written, decisions = decided([t for _, t in stacked.terms])
+    # A term of the block stays one where rewriting finds that it is the same at all states, as the density of a
+    # uniform distribution is: it counts in sums over states.
+    depend = [*map(Depends(stacked.values).of, written)]
     of_vectors = lambda values: bounds_of_vectors(dict(zip(values, stacked.groups, strict=True)), supports)
     values, others, outputs = canonical(
         stacked.values, stacked.others, written, lambda values: of_vectors(values)[0]
@@ -152,7 +155,7 @@ def logp_graph(
     return LogpGraph(
         values,
         list(groups_of_others),
-        *divided(named, moving),
+        *divided(named, [*depend, *(guard in moving for _, guard in guards)]),
         {**point, **{str(v.name): v.value for v in read}},
         groups | groups_of_others,
         # the conditions of decisions and what is derived are functions of the model's own numbers
@@ -172,11 +175,11 @@ def rewritten_terms(
 
 
 def divided(
-    named: list[tuple[str, Variable]], moving: Depends
+    named: list[tuple[str, Variable]], depends: list[bool]
 ) -> tuple[list[tuple[str, Variable]], list[tuple[str, Variable]]]:
     """[(name, term)] of the terms that depend on the block, and of the others."""
-    touched = [(name, term) for name, term in named if term in moving]
-    return touched, [(name, term) for name, term in named if term not in moving]
+    pairs = list(zip(named, depends, strict=True))
+    return [term for term, touched in pairs if touched], [term for term, touched in pairs if not touched]
 
 
 def numbers_by_name(terms: list[Variable]) -> dict[str, Number]:

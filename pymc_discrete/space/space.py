@@ -613,6 +613,11 @@ class Space:
         """(d,) bool, which sites of x are between their bounds."""
         return (x >= self.lower) & (x <= self.upper)
 
+    def in_supports(self, x: np.ndarray) -> bool:
+        """Whether every site of x is in its support: beyond the largest integer that is moved to, too."""
+        above, below = x > self.upper, x < self.lower
+        return not (above & (self.upper < UNBOUNDED) | below & (self.lower > -UNBOUNDED)).any()
+
     # ------------------------------------------------------------ sites that change together
     @cached_property
     def set_of(self) -> np.ndarray:

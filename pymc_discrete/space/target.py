@@ -71,7 +71,7 @@ class Target:
             # an array of NumPy, for which JAX makes no program of its own
             x = np.asarray(x)
             logdensity, differences, rest = function(self._inputs_of_context(), x, with_differences)
-        if not self.space.contains(x).all():  # where the compiled density need not be right
+        if not self.space.in_supports(x):  # where the compiled density need not be right
             logdensity = jnp.full_like(logdensity, -jnp.inf)
         return logdensity, differences, rest
 
