@@ -131,8 +131,8 @@ def logp_graph(
         united,
     )
     written, decisions = decided([t for _, t in stacked.terms])
-    # A term of the block stays one where rewriting finds that it is the same at all states, as the density of a
-    # uniform distribution is: it counts in sums over states.
+    # A term of the block stays one where rewriting finds that it is the same at all states, as the density of
+    # a uniform distribution is: it counts in sums over states.
     depend = [*map(Depends(stacked.values).of, written)]
     of_vectors = lambda values: bounds_of_vectors(dict(zip(values, stacked.groups, strict=True)), supports)
     values, others, outputs = canonical(

@@ -260,9 +260,9 @@ def sampled(request, monkeypatch):
         monkeypatch.setattr(adaptation, "STUCK_DRAWS", 0)
     start = Program.start
 
-    def watch(self, points):
+    def watch(self, points, *exact):
         programs.append(self)
-        return start(self, points)
+        return start(self, points, *exact)
 
     monkeypatch.setattr(Program, "start", watch)
 

@@ -174,7 +174,9 @@ def started(monkeypatch):
     def points_of(model, **options):
         points, of_program = [], Program.start
         with monkeypatch.context() as patch:
-            patch.setattr(Program, "start", lambda self, p: points.append(p) or of_program(self, p))
+            patch.setattr(
+                Program, "start", lambda self, p, *exact: points.append(p) or of_program(self, p, *exact)
+            )
             patch.setattr(RunningChains, "begin", lambda *_: None)
             patch.setattr("pymc_discrete.sampling.sample.ChainsRun", begin)
             with pytest.raises(Begun):
