@@ -9,7 +9,8 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import STRETCH_VARIABLE, Collapsed
 from pymc_discrete.engine.assembly import blocks_of
-from pymc_discrete.engine.nuts_options import DEFAULTS
+from pymc_discrete.engine.course import Engine
+from pymc_discrete.engine.nuts_options import DEFAULTS, OfNuts
 from pymc_discrete.engine.precision import precision
 from pymc_discrete.engine.program import Program, recorded
 from pymc_discrete.model.initial import point_of
@@ -40,6 +41,17 @@ def test_a_draw_begins_with_the_gradient_at_the_end_of_the_one_before(dtype):
         np.testing.assert_allclose(found.slope[0], expected[1], **close)
         if dtype == "float64":
             np.testing.assert_allclose(found.logdensity[0], expected[0], **close)
+
+
+def test_a_chain_that_is_put_at_another_point_has_the_gradient_there():
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.4, shape=3)
+        pm.Normal("y", pm.Normal("mu") * z, 1, observed=[0.1, 2.0, 1.0])
+    engine = Engine(model, [], ["z"], [], 10, OfNuts(0.8, DEFAULTS), None, None)
+    here, there = ({**model.initial_point(), "mu": np.array(mu)} for mu in (0.0, 1.5))
+    slope = lambda states: states.blocks[0].nuts.here.slope
+    assert slope(engine.fresh(here)) != slope(engine.fresh(there))
+    assert slope(engine.at(engine.fresh(here), there)) == slope(engine.fresh(there))
 
 
 def test_a_gradient_is_not_kept_where_another_step_moves_what_it_depends_on():
