@@ -87,7 +87,10 @@ class Block(ABC):
 
     # ------------------------------------------------------------ before the chains begin
     def moved_to(self, point: dict[str, np.ndarray], state: Any) -> Any:
-        """The adaptation state of a chain that is at a point {variable: value} now, on the host."""
+        """The adaptation state, made right for the point {variable: value} at which a chain was put.
+
+        It runs on the host. Only a block that `knows_point` has something to change.
+        """
         return state
 
     @property

@@ -60,7 +60,8 @@ class CollapsedBlock(SummedBlock):
         super().__init__(collapsed, points, point)
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
         rest[STRETCH_VARIABLE] = np.zeros(collapsed.sums.places, np.int64)
-        # stretches of values that are summed are drawn anew in each draw, and the density depends on them
+        # Of a variable without bounds some stretches of values are summed, which each draw chooses anew. They
+        # change the density in which NUTS moves, so that its gradient is of no use to the next draw.
         nuts["alone"] = alone and not collapsed.sums.places
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
         self.density, self.knows_point = self.nuts.density, self.nuts.knows_point

@@ -234,7 +234,7 @@ class NutsBlock(Block):
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
         if state.here is not None:
-            # in 32 bits the log density is counted from where the draw starts
+            # In float32 `logdensity` returns the difference from the log density at q, where the draw starts.
             value = jnp.zeros_like(state.here.logdensity) if floats_are_32_bit() else state.here.logdensity
             begin = self._blackjax.state(q, value, state.here.slope)
         else:

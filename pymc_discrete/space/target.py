@@ -139,7 +139,10 @@ class Target:
         return self._given.join(np.asarray(x), self._point)
 
     def logdensity(self, x: ArrayLike) -> Array:
-        """() float, nats: log density at x, without the terms that do not depend on the block."""
+        """() float, nats: log density at x, without the terms that do not depend on the block.
+
+        Sites beyond their supports give -inf, but within a compiled function, where it is not defined then.
+        """
         if self.context is None and not is_traced(x):
             return self._on_host(x)[0]
         return self._run_at("logdensity", x)

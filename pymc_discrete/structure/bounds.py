@@ -41,7 +41,7 @@ class IntegerBounds(Analysis[Interval]):
         self._known = dict(known)
 
     def given(self, more: Mapping[Variable, Interval]) -> "IntegerBounds":
-        """The bounds if those of further inputs are known, too."""
+        """The same analysis, in which bounds of `more` inputs of the graph are known."""
         return IntegerBounds(self._known | dict(more))
 
     def after(self, node: Apply, values: list[Interval]) -> list[Interval]:

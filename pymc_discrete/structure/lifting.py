@@ -41,7 +41,8 @@ def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) 
         if len(node.outputs) > 1:
             return None
         if not any(i in moving for i in inputs):
-            # a check of a parameter that always holds, such as that a probability is at most 1
+            # A comparison that the block does not enter may be true whatever the parameters are, such as the
+            # check that a probability is at most 1.
             check = simplified(node.op, node, inputs, moving, bounds) if out.type.dtype == "bool" else None
             return None if check is None else [check]
         if discrete and (product := without_sparse(node, inputs)) is not None:

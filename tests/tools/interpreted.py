@@ -84,7 +84,7 @@ def program(traced: Any, arguments: tuple) -> Callable:
             try:
                 inputs = [constant(a.astype(t)) for a, t in zip(leaves, types, strict=True)]
                 results = stablehlo.eval_module(module, inputs)
-            except ValueError:
+            except ValueError:  # what the interpreter refuses is compiled
                 return jax.tree.map(np.asarray, traced(*arguments))
             arrays = [np.array(a, s.dtype).reshape(s.shape) for a, s in zip(results, shapes, strict=True)]
         return jax.tree.unflatten(structure, arrays)

@@ -82,8 +82,10 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 Where = dict[int, np.ndarray]
 
-CLOSE = 1e-6  # floats whose bounds are apart by this, relative to their size, are so after rounding
-LARGEST_EXACT = 2**24  # up to which floats of 32 bits hold every integer
+# Bounds of floats may be off by rounding. A comparison is decided by them where they are apart by more than
+# this, relative to their size.
+CLOSE = 1e-6
+LARGEST_EXACT = 2**24  # a float of 32 bits can be any integer up to this
 
 
 class ScalarRules(NamedTuple):
@@ -411,7 +413,7 @@ def squared(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Varia
 def decided_by_bounds(
     holds: Callable[[Interval, Interval, bool], bool], fails: Callable[[Interval, Interval, bool], bool]
 ) -> Callable[[Apply, list[Variable], IntegerBounds], Variable | None]:
-    """The constant that a comparison is where the bounds of its two arguments decide it.
+    """A rule that replaces a comparison by a constant where the bounds of its two arguments decide it.
 
     Floats are compared only where their bounds are finite: others may be nan, for which comparisons fail. One
     exception are functions that are never negative, such as exp.
@@ -459,7 +461,7 @@ def of_second_and_first(
 
 
 def surely_equal(a: Interval, b: Interval, whole: bool) -> bool:
-    """Whether there is one integer within `a`, and the same within `b`."""
+    """Whether each interval holds one integer only, and both the same one."""
     return whole and a[0] == a[1] == b[0] == b[1]
 
 
@@ -478,7 +480,7 @@ def unclipped(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Var
 
 
 def never_negative(var: Variable) -> bool:
-    """Whether a tensor is computed by a function that is never negative."""
+    """Whether a tensor is the result of a scalar function, such as exp, whose values are never negative."""
     elementwise = var.owner is not None and isinstance(var.owner.op, Elemwise)
     return elementwise and rules_of(var.owner.op.scalar_op).least == 0
 
