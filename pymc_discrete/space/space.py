@@ -613,10 +613,14 @@ class Space:
         """(d,) bool, which sites of x are between their bounds."""
         return (x >= self.lower) & (x <= self.upper)
 
-    def in_supports(self, x: np.ndarray) -> bool:
-        """Whether every site of x is in its support: beyond the largest integer that is moved to, too."""
+    def in_supports(self, x: Any) -> Any:
+        """() bool, whether every site of x is in its support.
+
+        An integer without bounds always is, beyond the largest that is moved to, too. This may be called
+        inside a traced program.
+        """
         above, below = x > self.upper, x < self.lower
-        return not (above & (self.upper < UNBOUNDED) | below & (self.lower > -UNBOUNDED)).any()
+        return ~(above & (self.upper < UNBOUNDED) | below & (self.lower > -UNBOUNDED)).any()
 
     # ------------------------------------------------------------ sites that change together
     @cached_property

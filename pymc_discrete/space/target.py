@@ -71,9 +71,16 @@ class Target:
             # an array of NumPy, for which JAX makes no program of its own
             x = np.asarray(x)
             logdensity, differences, rest = function(self._inputs_of_context(), x, with_differences)
-        if not self.space.in_supports(x):  # where the compiled density need not be right
-            logdensity = jnp.full_like(logdensity, -jnp.inf)
-        return logdensity, differences, rest
+        return self._within_supports(x, logdensity), differences, rest
+
+    def _within_supports(self, x: Array | np.ndarray, logdensity: Array) -> Array:
+        """The log density at x, but -inf beyond the supports, where that of `density` may be wrong."""
+        if is_traced((x, logdensity)):
+            return jnp.where(self.space.in_supports(x), logdensity, -jnp.inf)
+        if self.space.in_supports(np.asarray(x)):
+            return logdensity
+        with self.density.running(traced=False), jax.core.eval_context():
+            return jnp.full_like(logdensity, -jnp.inf)
 
     def _run(self, name: str, *arguments: Any) -> Any:
         """Call the density's method `name`: compiled, or as it is while JAX traces a program."""
@@ -141,11 +148,11 @@ class Target:
     def logdensity(self, x: ArrayLike) -> Array:
         """() float, nats: log density at x, without the terms that do not depend on the block.
 
-        Sites beyond their supports give -inf, but within a compiled function, where it is not defined then.
+        It is -inf where a site is beyond its support.
         """
         if self.context is None and not is_traced(x):
             return self._on_host(x)[0]
-        return self._run_at("logdensity", x)
+        return self._within_supports(x, self._run_at("logdensity", x))
 
     def total(self, x: ArrayLike) -> float:
         """The log density at x in nats, with the terms that do not depend on the block; on the host."""
@@ -165,7 +172,8 @@ class Target:
         """`logdensity(x)` and `differences(x)`, in one pass where a gradient gives both."""
         if self.context is None and not is_traced(x):
             return self._on_host(x, with_differences=True)[:2]
-        return self._run_at("logdensity_and_differences", x)
+        logdensity, differences = self._run_at("logdensity_and_differences", x)
+        return self._within_supports(x, logdensity), differences
 
     def differences_alone(self, x: ArrayLike) -> Array:
         """(d, K) float, nats: `differences`, as if every site could change alone, constraints left out."""

@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import numpy as np
 import pymc as pm
 import pytensor.scalar.basic as ps
@@ -152,7 +153,11 @@ def test_a_program_for_data_within_bounds_is_not_used_for_others():
 
 def test_a_state_beyond_the_supports_is_impossible():
     target = pmd.target_from_model(detection(), ["z"])
-    x = np.array([0, 1, 0, 1])
-    assert float(target.logdensity(x)) > -np.inf
-    for value in (-1, 2):
-        assert float(target.logdensity(np.array([value, 1, 0, 1]))) == -np.inf
+    states = np.array([[value, 1, 0, 1] for value in (0, 1, -1, 2)])
+    impossible = [False, False, True, True]
+    functions = (target.logdensity, lambda x: target.logdensity_and_differences(x)[0])
+    for f in functions:
+        assert [float(f(x)) == -np.inf for x in states] == impossible
+        assert (np.asarray(jax.jit(jax.vmap(f))(states)) == -np.inf).tolist() == impossible
+    target.ready()
+    assert [float(target.logdensity(x)) == -np.inf for x in states] == impossible
