@@ -1,8 +1,8 @@
 """Diagnostics of a single chain in `pm.sample`: recorded after tuning, and reported when the chain ends.
 
-A step sees one chain, with all variables of the model. It can tell whether its own variables never move, and
-whether they are tied to one another or to continuous variables. Diagnostics that compare chains (R-hat,
-labels that differ between chains) are beyond a step.
+A step sees one chain, with all variables of the model. It can tell whether its own variables never move,
+whether an index of models moves too rarely, and whether its variables are tied to one another or to
+continuous ones. Diagnostics that compare chains (R-hat, labels that differ between chains) are beyond a step.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,13 @@ import pymc as pm
 from pymc.blocking import PointType
 
 from pymc_discrete.diagnostics.checks.never_moved import all_still
+from pymc_discrete.diagnostics.checks.slow_elements import changed_only
 from pymc_discrete.diagnostics.checks.ties import MOST_SERIES, called, sentence, ties
 from pymc_discrete.diagnostics.known.leaving import leaving
+from pymc_discrete.diagnostics.modes import of_models
 from pymc_discrete.diagnostics.remedies import Remedies
-from pymc_discrete.diagnostics.verdicts import unexplained, words_of_still
+from pymc_discrete.diagnostics.statistics.movement import Movement, MovementOfChain
+from pymc_discrete.diagnostics.verdicts import few_stays, too_few_moves, unexplained, words_of_still
 from pymc_discrete.runtime.names import labels_in, shown
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
@@ -59,6 +62,9 @@ class Watch:
         self._first, self._still = np.array(x), np.ones(len(x), bool)
         members = [m for m in space.members if m.size]
         self._starts = np.array([m.start for m in members])
+        self._alone = [m.name for m in members if m.size == 1]
+        self._sites_alone = np.array([m.start for m in members if m.size == 1], int)
+        self._movement = MovementOfChain(np.asarray(x)[self._sites_alone], draws)
         # The sum of a nominal variable has a meaning only if its sites have two values, and the sum of sites
         # that cannot change alone is fixed.
         self._counted = [
@@ -90,6 +96,8 @@ class Watch:
     def note(self, x: np.ndarray, point: PointType) -> None:
         """Record one more draw: the sites x (d,) of the step, and the model's point."""
         self._still &= x == self._first
+        if self.seen and self._alone:
+            self._movement.note(np.asarray(x)[self._sites_alone])
         if self.seen % self._every == 0:
             elements = (np.reshape(point[name], -1)[flat] for name, flat in self._elements)
             self._kept[self.seen // self._every] = np.concatenate(
@@ -104,7 +112,8 @@ class Watch:
         counts = {name: series[name] for name in self._count_names}
         elements = {name: series[name] for name in self._element_names}
         found = ties(counts, elements, self._advice)[:TIES_OF_CHAIN]
-        return self._never_moved(target, point) + [sentence(tie) for tie in found]
+        said = self._never_moved(target, point) + self._moved_too_rarely(target, point)
+        return said + [sentence(tie) for tie in found]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:
         """What to do about a tie, for `ties`."""
@@ -125,3 +134,22 @@ class Watch:
             f"{shown(names)} never moved in the {self.draws} draws of a chain: {why}."
             for why, names in names_of.items()
         ]
+
+    def _moved_too_rarely(self, target: Target, point: PointType) -> list[str]:
+        """What is said of an index of models that visits other models too rarely, see `too_few_moves`."""
+        movement = self._movement.counted()
+        few = few_stays(movement) & ~movement.immobile
+        if not few.any():
+            return []
+        of_each, said = leaving(target, self._model, [point], *self._drawn), []
+        for i, name in enumerate(self._alone):
+            known = of_each[name]
+            begin, moves, stretches = (
+                a[:, [i]] for a in (movement.begin, movement.moves, movement.stretches)
+            )
+            alone = Movement(begin, moves, stretches, movement.draws)
+            if few[i] and known.is_among_models.any() and too_few_moves(alone, known).any():
+                where = f"in the {self.draws} draws of a chain, and where it ended it cannot"
+                changed = changed_only(int(alone.moves.sum()), where)
+                said.append(f"{name!r} {changed}. {of_models(repr(name), known)}.")
+        return said

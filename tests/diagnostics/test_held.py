@@ -10,6 +10,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.collapse.collapsed import Collapsed
 from pymc_discrete.diagnostics.known.leaving import leaving
+from pymc_discrete.diagnostics.watch import Watch
 from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.summed import SummedBlock
@@ -208,6 +209,40 @@ def test_models_that_each_have_parameters_of_their_own():
     of = found(model, state)["k"]
     assert of.is_among_models.tolist() == [True]
     assert of.unused == ("mu[0]",)
+
+
+def said_of_visits(build, visits):
+    """What a chain of `pm.sample` says of `k`, whose draws are 1 in some stretches (begin, end)."""
+    with pm.Model() as model:
+        state = build()
+    state = state[0] if isinstance(state, tuple) else state
+    point = model.initial_point() | {name: np.asarray(value) for name, value in state.items()}
+    target = pmd.target_from_model(model)
+    k = np.full(1000, state["k"])
+    for begin, end in visits:
+        k[begin:end] = 1 - state["k"]
+    watch = Watch(target.space, model, False, True, len(k), k[:1], point)
+    for value in k:
+        watch.note(np.array([value]), point)
+    return [line for line in watch.conclusions(target, point) if "'k'" in line]
+
+
+def test_a_chain_says_that_it_hardly_visits_other_models():
+    (line,) = said_of_visits(models, [(100, 102), (400, 405), (800, 801)])
+    assert line.startswith(
+        "'k' changed only 6 times in the 1000 draws of a chain, and where it ended it cannot: whatever R-hat"
+    )
+    assert "'mu[0]' does not enter the likelihood" in line
+    assert "pmd.log_evidence" in line
+
+
+@pytest.mark.parametrize("visits", [[], [(n, n + 1) for n in range(0, 1000, 3)]])
+def test_a_chain_that_stays_or_moves_often_does_not(visits):
+    assert not [line for line in said_of_visits(models, visits) if "changed only" in line]
+
+
+def test_a_chain_does_not_say_it_of_what_is_no_index_of_models():
+    assert not said_of_visits(a_coefficient_and_its_indicator, [(100, 102)])
 
 
 def a_coefficient_and_its_indicator():

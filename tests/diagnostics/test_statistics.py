@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from pymc_discrete import diagnostics
 from pymc_discrete.diagnostics.statistics import effective
+from pymc_discrete.diagnostics.statistics.movement import MovementOfChain, moves_of, stretches_of
 from tests.diagnostics.chains import dar, following_theta, markov, rotation, two_states, walk
 
 
@@ -77,6 +78,18 @@ def test_the_checks_see_chains_that_are_not_split(rng, monkeypatch):
     monkeypatch.setattr(effective, "in_halves", lambda y: y)
     with pytest.raises(AssertionError):
         test_ess_and_rhat_are_those_of_arviz(rng, draws=301, phi=0.7)
+
+
+@pytest.mark.parametrize("draws", [7, 101, 137])
+def test_movement_counted_draw_by_draw_is_that_of_all_draws(rng, draws):
+    z = rng.integers(0, 2, (3, draws)) * (rng.random((3, draws)) < 0.1)
+    counted = MovementOfChain(z[:, 0], draws)
+    for x in z.T[1:]:
+        counted.note(x)
+    found = counted.counted()
+    assert found.begin.tolist() == [z[:, 0].tolist()]
+    assert found.moves.tolist() == moves_of(z[:, None]).T.tolist()
+    assert found.stretches.tolist() == stretches_of(z[:, None]).T.tolist()
 
 
 # ---------------------------------------------------------------- R-hat

@@ -29,14 +29,18 @@ def slowly(found: Finding, facts: Facts) -> str:
 
 
 def a_few_times(found: Finding, facts: Facts) -> str:
-    times, (rare,) = found.measured["times"], found.elements.values()
-    cannot = ""
+    (rare,), cannot = found.elements.values(), ""
     if found.measured["held where chains ended"]:
         cannot = f", and where they ended {'it cannot' if rare.sum() == 1 else 'they cannot'}"
+    changed = changed_only(found.measured["times"], f"in all chains{cannot}")
+    return f"{elements_in_words(found, facts)} {changed}. {found.remedy}."
+
+
+def changed_only(times: int, where: str) -> str:
+    """What is said of elements that changed a few times, without their names and the remedy."""
     return (
-        f"{elements_in_words(found, facts)} changed only {times} time{'s' * (times > 1)} in all chains"
-        f"{cannot}: whatever R-hat and ESS are, the shares of the values need not be those of the posterior. "
-        f"{found.remedy}."
+        f"changed only {times} time{'s' * (times > 1)} {where}: whatever R-hat and ESS are, the shares of "
+        "the values need not be those of the posterior"
     )
 
 
@@ -49,11 +53,11 @@ def slow_elements(facts: Facts) -> list[Finding]:
     starts | [`pmd.sample(temper=True)`](tempering.md); `PathAuxiliary(path_length=5, recompute=True)` where
     modes are a few changes apart; else [a flow](flows.md), fitted to these draws |
 
-    | `'k' changed only 6 times in all chains, and where they ended it cannot` | the chains went between modes
-    a few times in all, whatever R-hat and ESS are. An index of models comes to another model where the
-    parameters of that one are near by chance, and what it left wanders over its prior: short visits say
-    nothing of how probable a model is | as above; of an index of models [`pmd.log_evidence`](evidence.md) of
-    each model |
+    | `'k' changed only 6 times in all chains, and where they ended it cannot` (in `pm.sample` of each chain,
+    and of an index of models only) | the chains went between modes a few times in all, whatever R-hat and ESS
+    are. An index of models comes to another model where the parameters of that one are near by chance, and
+    what it left wanders over its prior: short visits say nothing of how probable a model is | as above; of an
+    index of models [`pmd.log_evidence`](evidence.md) of each model |
     """
     if not facts.compared:
         return []

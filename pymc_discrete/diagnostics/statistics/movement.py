@@ -41,6 +41,33 @@ class Movement(NamedTuple):
         return self.immobile & (self.begin == self.begin[0]).all(axis=0)
 
 
+class MovementOfChain:
+    """The movement of some elements in one chain, counted draw by draw.
+
+    Parameters
+    ----------
+    first : (elements,) int, the values in the first draw
+    draws : number of draws that the chain will have
+    """
+
+    def __init__(self, first: np.ndarray, draws: int):
+        self._first, self._last, self._draws, self._seen = first, first, draws, 0
+        self._ends = ends_of_stretches(draws - 1)
+        self._moves = np.zeros(len(first), int)
+        self._moved_in = np.zeros((STRETCHES, len(first)), bool)
+
+    def note(self, x: np.ndarray) -> None:
+        """Count the moves to the next draw (elements,)."""
+        changed = x != self._last
+        self._moves += changed
+        self._moved_in[np.searchsorted(self._ends, self._seen, side="right") - 1] |= changed
+        self._last, self._seen = x, self._seen + 1
+
+    def counted(self) -> Movement:
+        """The movement up to now."""
+        return Movement(self._first[None], self._moves[None], self._moved_in.sum(axis=0)[None], self._draws)
+
+
 def moved(data: Any, var_names: str | list[str] | None = None) -> Any:
     """The share of draws of each element that differ from the draw before.
 
@@ -72,6 +99,11 @@ def moves_of(x: np.ndarray) -> np.ndarray:
 def stretches_of(x: np.ndarray) -> np.ndarray:
     """(sites, chains) int, in how many of `STRETCHES` parts of x (sites, chains, draws) some draw moved."""
     changed = x[..., 1:] != x[..., :-1]
-    ends = np.linspace(0, changed.shape[2], STRETCHES + 1).astype(int)
+    ends = ends_of_stretches(changed.shape[2])
     parts = [changed[..., a:b].any(axis=2) for a, b in pairwise(ends)]
     return np.sum(parts, axis=0)
+
+
+def ends_of_stretches(changes: int) -> np.ndarray:
+    """(STRETCHES + 1,) int, where the stretches of so many changes between draws begin and end."""
+    return np.linspace(0, changes, STRETCHES + 1).astype(int)
