@@ -68,8 +68,10 @@ class TreeGibbs(BlockGibbs):
         sums = sums_at_once(target.density)
         return super().operations(target) if sums is None else float(sums.entries)
 
-    def rounds(self, target: Any) -> int:
+    def computations(self, target: Any) -> int:
         sums = sums_at_once(target.density)
         if sums is not None:
             return 2 * len(sums.elimination.order.stages)
-        return super().rounds(target) + 2 * sum(len(forest.node) for forest in target.interactions.forests[0])
+        return super().computations(target) + 2 * sum(
+            len(forest.node) for forest in target.interactions.forests[0]
+        )

@@ -7,7 +7,7 @@ import numpy as np
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_discrete.differences.parts.active_columns import ActiveColumns
-from pymc_discrete.differences.parts.by_label import ByLabel, added_by_label
+from pymc_discrete.differences.parts.by_label import ByLabel, merged_by_label
 from pymc_discrete.differences.parts.elements import elements_per_variable
 from pymc_discrete.differences.parts.gradient import Gradient
 from pymc_discrete.differences.parts.in_place import InPlace, Joined
@@ -202,7 +202,7 @@ class Plan:
         dependence, space = self.dependence, self.space
         parts = [
             ByLabel.of(t, dependence, space) or incremental(t, dependence, space)
-            for t in added_by_label(terms, dependence)
+            for t in merged_by_label(terms, dependence)
         ]
         variables = set[int]().union(*(p.variables for p in parts))
         cost = sum(p.cost_of_all for p in parts)

@@ -113,19 +113,19 @@ class SumOfParts(GivenInputs):
         untouched = values[len(self.leaves) :]
         return ContextOfModel(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
 
-    def _in_blocks(self, x) -> list[Any]:
+    def _of_variables(self, x) -> list[Any]:
         """x (d,), split into the values of each variable of the block."""
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
     def arrays(self, x, context: ContextOfModel) -> dict[Variable, Any]:
         """The `BlockState.arrays` at x."""
         arrays = dict(zip(self.leaves, context.leaves, strict=True))
-        arrays.update(zip(self.graph.values, self._in_blocks(x), strict=True))
+        arrays.update(zip(self.graph.values, self._of_variables(x), strict=True))
         return arrays
 
     def _values(self, x, context: ContextOfModel) -> list[Any]:
         """The values of `_inputs` at x, in their shapes."""
-        blocks = zip(self._in_blocks(x), self.space.variables, strict=True)
+        blocks = zip(self._of_variables(x), self.space.variables, strict=True)
         leaves = zip(self.leaves, context.leaves, strict=True)
         return [
             *(values.reshape(v.shape) for values, v in blocks),

@@ -139,7 +139,7 @@ class BlockGibbs(Method):
         more += [cost_of_draws(target, n, 2 * draws_in_turn(v), 1) for n, v in split_and_merged(target.space)]
         return target.density.cost(one_site=False, stretches=True) + sum(more)
 
-    def rounds(self, target: Any) -> int:
+    def computations(self, target: Any) -> int:
         in_turn = sum(len(sites) for _, sites in target.interactions.scanned)
         in_turn += sum(turns * m.round.computations for m, turns in taking_turns(target))
         in_turn += sum(draws_in_turn(v) for _, v in split_and_merged(target.space))

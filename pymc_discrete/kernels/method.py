@@ -83,7 +83,7 @@ class Method(ABC):
         """Number of operations of a transition, as counted from the graph."""
         return target.density.cost(self.moves_one_site)
 
-    def rounds(self, target: Any) -> int:
+    def computations(self, target: Any) -> int:
         """Number of computations in a transition that run one after another."""
         return 1
 

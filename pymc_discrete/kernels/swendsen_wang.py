@@ -212,7 +212,7 @@ class Decomposed(NamedTuple):
 
 def operations_of_gibbs(target):
     """Counted operations of a Gibbs sweep."""
-    return BlockGibbs().operations(target) + WAITING * BlockGibbs().rounds(target)
+    return BlockGibbs().operations(target) + WAITING * BlockGibbs().computations(target)
 
 
 def share_of_tuning(target) -> float:

@@ -55,8 +55,8 @@ _log = logging.getLogger("pymc.discrete")
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-# A transition runs its `rounds` one after another. Each takes this many microseconds besides its operations.
-ROUND_OVERHEAD = 2.0
+# microseconds that each of the `computations` of a transition takes besides its operations
+OVERHEAD = 2.0
 
 
 @dataclass_state
@@ -369,7 +369,7 @@ class DiscreteStep(JaxStep):
     def _auto_transitions(self, n_moves: float) -> int:
         """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
         operations = self.method.operations(self.target)
-        microseconds = ROUND_OVERHEAD * self.method.rounds(self.target) + operations / OPERATIONS
+        microseconds = OVERHEAD * self.method.computations(self.target) + operations / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
 
     def expected_moves(self) -> float:

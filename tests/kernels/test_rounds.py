@@ -56,7 +56,7 @@ def test_what_a_sweep_moves(three_kinds, caplog):
         assert any(f"{name!r}" in text and f"; {number} moves of" in text for text in caplog.messages)
     assert not any("'one'" in text and " moves of" in text for text in caplog.messages)
     # what the host counts by, to choose how many sweeps make a draw: one computation for each turn
-    assert step.method.rounds(step.target) == 1 + sum(moves.values())
+    assert step.method.computations(step.target) == 1 + sum(moves.values())
 
 
 def test_a_long_round_is_cut_short(three_kinds, monkeypatch):

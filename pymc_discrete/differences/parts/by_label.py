@@ -290,7 +290,7 @@ def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
     return bool(moving) and not any(dependence.of(v) is None or v.type.ndim == 0 for v in moving)
 
 
-def added_by_label(terms: Sequence[Term], dependence: Dependence) -> list[Term]:
+def merged_by_label(terms: Sequence[Term], dependence: Dependence) -> list[Term]:
     """Terms of which those that are sums over the same labels are one, so that each label is read once.
 
     Terms to which all elements add the same, whose changes tables have, stay apart from others.
