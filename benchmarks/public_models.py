@@ -221,6 +221,7 @@ def measure(args, model, seed):
         "diverging": int(stats["diverging"].sum()) if "diverging" in stats else 0,
         "seconds": seconds,
         "steps": tree["posterior"].attrs["steps"],
+        "draws": args.draws,
     }
 
 
@@ -228,6 +229,7 @@ def measure(args, model, seed):
 COLUMNS = [
     "model",
     "seed",
+    "draws of a chain",
     "R-hat",
     "effective draws",
     "slowest",
@@ -243,6 +245,7 @@ def markdown(args, records):
         "",
         __doc__.splitlines()[0],
         "",
+        "- four chains, with as many draws of tuning as after it",
         "- R-hat and effective draws (bulk) are the worst of all that is watched",
         "- seconds of the processor, compiling and tuning included",
         *(
@@ -259,6 +262,7 @@ def markdown(args, records):
             r["seed"],
             *(
                 [
+                    r["draws"],
                     f"{r['rhat']:.3f}",
                     round(r["ess"]),
                     r["slowest"],
