@@ -96,7 +96,7 @@ def variables_to_sum_out(
     if integrated:
         weighted = {}
     why = ""
-    # all that are tied; if their sum takes too much work, fewer
+    # first all that are tied; then, if to sum over these takes too much work, fewer
     candidates = [counts | labels | weighted, counts | labels, counts]
     for n, found in enumerate(candidates):
         if not found or found in candidates[:n]:
@@ -108,7 +108,7 @@ def variables_to_sum_out(
             if found.keys() & some.keys()
         )
         tied = f"{shown(found)}, {kinds} tied to {by}"
-        # with discrete variables whose distribution depends on them, such as observations that are missing
+        # discrete variables whose distribution depends on these, such as missing observations, are added
         wanted = list(found)
         while more := [name for name in names if name not in wanted and reads(model[name], wanted, model)]:
             wanted += more
@@ -174,8 +174,8 @@ def summed_if_it_pays(
 def tied_counts(
     density: ModelDensity, moved: Sequence[str], integrated: Sequence[str] = ()
 ) -> dict[str, list[str]]:
-    """{count: the continuous variables among `moved` that a term has beside it, if arithmetic is done with
-    it}.
+    """{count: the continuous variables among `moved` that a term reads too, if it does arithmetic with the
+    count}.
 
     The prior of a count is no such term, nor is a term of coefficients that can be integrated out.
     """
@@ -286,7 +286,7 @@ def tables_of(value: Variable, term: Variable) -> list[Variable]:
 
 
 def moved_above(variables: Sequence[Variable], graph: LogpGraph, moved: Sequence[str]) -> set[str]:
-    """The variables among `moved` of which some tensors are computed."""
+    """The names among `moved` of variables from which at least one of the tensors `variables` is computed."""
     above = set(ancestors(variables))
     return {
         each

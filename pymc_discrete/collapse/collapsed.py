@@ -64,8 +64,8 @@ DEVIATIONS = 4
 # site alone is FAR_BELOW nats below its largest value. With the probability AGAIN a draw is followed by one
 # over stretches, so that sites can leave their windows.
 LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
-# A warning is given if a site is at the far end of its stretches in more than this share of the draws, or
-# in more than this number of draws in a row.
+# A warning is given if a site's value lies at the far end of its stretches (see FAR_END), or beyond, in more
+# than a share FAR_SHARE of the draws, or in more than FAR_RUN draws in a row: its tails then mix slowly.
 FAR_SHARE, FAR_RUN = 0.005, 50
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
@@ -170,8 +170,8 @@ class Collapsed:
             try:
                 return cls(model, names, length, with_numbers=True)
             except (NeedsValues, NotImplementedError, ValueError):
-                # The same with the model's numbers as constants of the program: this may be possible, or
-                # raises the error for the user.
+                # Data and constants of the model become constants of the program, with which the sum may
+                # be possible. If it is not, the error that is raised here is for the user.
                 return cls(model, names, length)
 
         return _kept.get((key_of_model(model), tuple(names), length), make)

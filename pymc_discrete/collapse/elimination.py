@@ -318,7 +318,7 @@ class EliminationOrder:
         groups: dict[tuple[int, tuple[int, ...]], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
         inside: set[int] = set()  # the sites that the paths found so far sum out
-        held: set[int] = set()  # these, and the sites at the ends of these paths
+        held: set[int] = set()  # those in `inside`, and the sites at the ends of the paths, which stay
         shortest = SHORTEST_WIDE_PATH if width > 1 else 1 if self._compact else SHORTEST_PATH
         for i in sorted(around):
             if 0 < len(around[i]) <= width and i not in passed:
@@ -372,7 +372,8 @@ class EliminationOrder:
 
         Parameters
         ----------
-        inside, held : sites that other paths sum out, and all sites of these
+        inside : the sites that other paths sum out
+        held : all sites of other paths, those at their ends too
         """
         path, periods, n = [first], [*range(1, width + 1)], 0
         placed = {first}
@@ -387,7 +388,7 @@ class EliminationOrder:
                 break
             path, periods, n = longer, left, n + 1
             placed.update(new)
-        # The neighbours of later sites may lie outside of the path, so that these are not a part of it.
+        # Sites after these are left out of the path, since their neighbours may lie outside of it.
         return path[: n + width], periods[0]
 
     def _affordable(self, path: list[int], width: int, period: int) -> bool:

@@ -165,8 +165,8 @@ def coefficients_to_integrate(
     Where a partition's clusters have conjugate parameters, these are taken, and no others: without them the
     chains of a block model found different numbers of groups.
 
-    Integrated out, coefficients cost one gate p^2 operations, which is about what a sum over the data costs,
-    and any other site p^3 for each of its values.
+    With p coefficients integrated out, a change of one gate takes p^2 operations, about as many as a sum over
+    the data, and any other site takes p^3 for each of its values.
 
     Parameters
     ----------
@@ -188,10 +188,10 @@ class QuadraticForm(NamedTuple):
 
     Attributes
     ----------
-    described : the model that has it
-    graph : of its log density
-    coefficients : all that it is a quadratic form in together
-    terms : those that read them
+    described : the model
+    graph : of the model's log density
+    coefficients : all variables in which the log density is jointly quadratic
+    terms : the terms of the log density that read the coefficients
     """
 
     described: DescribedModel
@@ -201,7 +201,7 @@ class QuadraticForm(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of the coefficients."""
+        """The names of the coefficients."""
         return [str(v.name) for v in self.coefficients.variables]
 
     @classmethod
@@ -235,7 +235,8 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
             form = QuadraticForm.of(of_augmented, names, moved)
             if form and (chosen := under_gates(form, names, MOST_WITHOUT_GATE)):
                 return chosen
-        # A site that is no gate hardly moves given further variables, which fit its value.
+        # Without further variables, sites that are no gates are allowed too. Given further variables, which
+        # were drawn to fit its current value, such a site would hardly move.
         form = QuadraticForm.of(described, names, moved)
         return [] if form is None else under_gates(form, names) or of_few_sites(form, names)
 
@@ -273,7 +274,7 @@ def under_gates(form: QuadraticForm, names: Sequence[str], most_without: float =
 
 
 def of_few_sites(form: QuadraticForm, names: Sequence[str]) -> list[str]:
-    """The coefficients of a quadratic form, where a few sites give them their meaning; else none."""
+    """The coefficients of a quadratic form, if few sites, in whatever way, take part in it; else none."""
     model, supports, graph = form.described.model, form.described.block(names).supports, form.graph
     p = form.coefficients.p
     if p > MOST_COEFFICIENTS or any(bound is None for name in names for bound in supports[name]):

@@ -27,7 +27,7 @@ from pymc_discrete.kernels.random import uniforms
 # With the probability ELSEWHERE a stretch is one of the sets of equally spaced values into which the
 # integers are divided at random; the distance of their values is one of STRIDES.
 ELSEWHERE, STRIDES = 0.05, (1, 4, 16)
-FAR_END = 0.25  # the share of the intervals on one side, the outermost ones, that is called their far end
+FAR_END = 0.25  # the outermost part, this share, of the range of the intervals on one side is their far end
 
 
 class FarOut(NamedTuple):

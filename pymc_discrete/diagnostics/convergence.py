@@ -21,7 +21,7 @@ _log = logging.getLogger("pymc.discrete")
 
 
 def checks_in_order() -> list[tuple[str, Check]]:
-    """All checks, in the order of their lines."""
+    """All checks, in the order in which their findings are logged."""
     return sorted(CHECKS.items(), key=lambda item: item[1].place)
 
 

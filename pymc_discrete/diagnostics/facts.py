@@ -94,7 +94,10 @@ class Facts:
 
     @cached_property
     def discrete(self) -> list[str]:
-        """The discrete ones among them, of which PyMC's own checks would compare the codes."""
+        """The discrete variables that are drawn.
+
+        They are left to `Judge`: PyMC's own checks would treat the codes of categories as measurements.
+        """
         kinds = {str(rv.name): rv.dtype for rv in self.model.free_RVs}
         return [name for name in self.free if kinds[name].startswith(("int", "uint", "bool"))]
 

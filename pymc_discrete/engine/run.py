@@ -23,16 +23,16 @@ from pymc_discrete.starts.not_finite import impossible
 _log = logging.getLogger("pymc.discrete")
 
 WARMUP, POSTERIOR = "warmup", "posterior"
-# Chains that do not move are settled each time this many tuning draws are done. The number is fixed, so that
-# the draws do not depend on `chunk`.
+# Chains that do not move are brought to the bulk of the target (`kernels/settle.py`) each time this many
+# tuning draws are done. The number is fixed, so that the draws do not depend on `chunk`.
 TUNING_CHUNK = 50
-PROGRESS_UPDATES = 20  # largest number of updates of the progress bar, where a chunk can hold so many draws
+PROGRESS_UPDATES = 20  # most updates of the progress bar, unless chunks must be shorter for other reasons
 # The length of the arrays that hold the draws of a chunk is part of the compiled program. It does not depend
 # on the number of draws, so that a run with another number need not be compiled again.
 LARGEST_CHUNK = 1024  # largest number of draws in a chunk
-# the largest sizes in bytes of the draws of a chunk, which are kept on the device
-CHAIN_BYTES = 2**21  # of one chain
-SHARE_BYTES = 2**27  # of chains that are computed together
+# The draws of a chunk are kept on the device. They take at most so many bytes:
+CHAIN_BYTES = 2**21  # those of one chain
+SHARE_BYTES = 2**27  # those of all chains that are computed together
 
 
 class ChainsRun:
@@ -83,9 +83,9 @@ class ChainsRun:
             _log.warning(f"Interrupted after {done} of {self.draws} draws; they are returned.{more}")
 
     def tune_all(self, keep: bool) -> None:
-        """Tune in stretches; after each, move chains that are stuck and pool adapted parameters.
+        """Tune in intervals; after each, move chains that are stuck and pool adapted parameters.
 
-        If the tuning draws are not kept, a stretch records its last draw only.
+        If the tuning draws are not kept, only the last one of an interval is recorded.
         """
         t = self.store.done(WARMUP)
         if t or self.store.done(POSTERIOR):

@@ -71,7 +71,10 @@ class PredictorForm(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """P0 = diag(weights) - half half', the slope that goes with it, and the log of what was integrated."""
+    """The quadratic form in the linear predictor after the coefficients without a gate were integrated out.
+
+    Its matrix is P0 = diag(weights) - half half', its linear term `slope`, its constant `value`.
+    """
 
     weights: Any
     half: Any
@@ -84,7 +87,7 @@ class Rest(NamedTuple):
 
 
 class Predictor(NamedTuple):
-    """The distribution of the linear predictor given which columns are active, and what it is worth.
+    """The normal distribution of the linear predictor, given the data and which columns are active.
 
     Attributes
     ----------
@@ -96,7 +99,7 @@ class Predictor(NamedTuple):
 
     @classmethod
     def of_none(cls, form: PredictorForm) -> "Predictor":
-        """With no active column."""
+        """The distribution where no column is active: the linear predictor is 0."""
         n = len(form.weights)
         return cls(jnp.zeros((n, n)), jnp.zeros(n))
 
@@ -105,7 +108,10 @@ class Predictor(NamedTuple):
         return rows - rest.times(rows) @ self.covariance
 
     def slope(self, rest: Rest):
-        """(n,), of the log density at the mean."""
+        """(n,), the gradient of the data's log density with respect to the linear predictor, at its mean.
+
+        The coefficients without a gate are integrated out of it.
+        """
         return rest.slope - rest.times(self.mean[None])[0]
 
 
@@ -126,7 +132,7 @@ class Entering(NamedTuple):
 
 
 def entering(index, form: PredictorForm, predictor: Predictor, rest: Rest) -> Entering:
-    """Some inactive columns, `index` (c,), as they would become active; p for none."""
+    """What changes if some inactive columns, `index` (c,), become active; an index of p is no column."""
     inside = index < form.gates.shape[0]
     rows = elements_or(form.columns, index, 0.0)
     gates = elements_or(form.gates, index, 1.0)

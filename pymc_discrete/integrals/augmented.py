@@ -130,7 +130,7 @@ class AugmentedModel(NamedTuple):
 
     Attributes
     ----------
-    model : without the densities of the further variables, which nothing but a draw of them moves
+    model : without the densities of the further variables, which change only when they are drawn anew
     likelihoods : list of Augmented
     start : {further variable: value}, at which the model has a density
     """
@@ -208,8 +208,9 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
         if found is None:  # it may be written in another way
             found = augmentation.predictor(op, rewritten(params))
         if found is not None:
-            # The form lacks what only the trials enter. A continuous unknown there has a block that moves it
-            # with the further variables integrated out, a discrete one has none.
+            # The quadratic form leaves out factors of the likelihood that do not depend on the predictor, but
+            # on a number of trials or a cutpoint. A continuous unknown in these is moved with the further
+            # variables integrated out. No block does that for a discrete one.
             others = directly_read(augmentation.others(op, op.dist_params(rv.owner)), random)
             if any(not v.type.dtype.startswith("float") for v in others):
                 return None

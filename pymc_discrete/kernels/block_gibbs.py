@@ -654,7 +654,7 @@ def draw_conditional(u, v: Variable, rows, now, differences):
         return jnp.where(
             k < values.shape[1], jnp.take_along_axis(values, k, axis=1, mode="clip"), now[:, None]
         )[:, 0]
-    # a barrier, for the same reason
+    # this barrier keeps XLA from computing the differences again at each of their uses
     d = jax.lax.optimization_barrier(differences())
     if (v.counts == 2).all():
         odds = d[:, 0] if d.shape[1] == 1 else d[:, 1] - d[:, 0]
@@ -679,8 +679,9 @@ def spaced_values(u, width: int, stride, now):
 def scattered(u, v: Variable, rows, now):
     """(r, w + 1) int, for every site its current value, and values from anywhere in its support.
 
-    From x to y goes p(y) times the mean of 1 / (p(x) + p(y) + that of the other values), in which x and y may
-    change places; a value may come twice.
+    One of them is then drawn in proportion to its probability p. That leaves p as it is: a chain goes from x
+    to y with a probability proportional to p(y) times the mean of 1 / (p(x) + p(y) + the sum of p over the
+    other values), a mean that is the same from y to x. A value may come twice.
 
     Parameters
     ----------

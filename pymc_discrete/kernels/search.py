@@ -12,9 +12,9 @@ from pymc_discrete.kernels.random import choose
 from pymc_discrete.space.space import Space, Variable
 
 SEARCHING = 300  # most sweeps until a possible state is found
-RETURNING = 40  # sweeps from there to the bulk of the target: each halves the distance, or better
-# The penalties of an impossible element, in nats. Mostly the number of impossible elements never increases;
-# in one sweep of `PERIOD` it may, since some states become possible only by a detour.
+RETURNING = 40  # sweeps from that state to the bulk of the target: each at least halves the distance
+# The penalties of an impossible element, in nats. With the high one their number practically never increases.
+# One sweep in PERIOD has the low one, with which it may, since some states are reached only by a detour.
 HIGH_PENALTY, LOW_PENALTY, PERIOD = 30.0, 1.5, 4
 # The penalty once a possible state is found, on the way to the bulk of the target: larger than any
 # difference of finite log densities, so that no element becomes impossible again.
@@ -47,8 +47,8 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
         key_sweep = jax.random.fold_in(key, tried + RETURNING - left)
         for n, visit in enumerate(visits_of(target, None, among_neighbours, at_all_distances)):
             x = visit(jax.random.fold_in(key_sweep, n), x, False)
-        # `target` is softened: with a share of 0 its log density is minus the penalty times the number of
-        # impossible elements
+        # In the search for a possible state the log density of `target` is minus the penalty times the number
+        # of impossible elements: 0 at a possible state, and at most -LOW_PENALTY at any other.
         possible = found | (target.logdensity(x) > -LOW_PENALTY / 2)
         return x, tried + ~found, left - found, possible
 

@@ -254,8 +254,8 @@ class ReplayBuffer(MarkovChains):
     ----------
     kernel, params, transitions, conditional_transitions, differences : see `ContrastiveDivergence`
     size : int, number of chains
-        An iteration takes as many as it needs without replacement, moves them, and writes them back. None
-        begins anew.
+        An iteration takes as many as it needs without replacement, moves them, and writes them back. No chain
+        is ever begun anew.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from pymc_discrete.model.support import counts_as_floats, reason_refused
 from pymc_discrete.runtime.names import untransformed
 
 DISCRETE, CONTINUOUS = "discrete", "continuous"
-CUSTOM = "custom"  # the kind of a step of the user's own, which may move both
+CUSTOM = "custom"  # the kind of a step that the user defines, for variables of both kinds
 
 
 def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:

@@ -149,7 +149,7 @@ class DescribedBlock:
         """{variable without bounds: scale}.
 
         The offsets of a window are powers of two up to a multiple of the scale. A scale is therefore rounded
-        down to one, so that models whose windows are the same share what is compiled.
+        down to a power of two, so that models whose windows are the same share what is compiled.
         """
         unbounded = {
             name for name, bounds in self.supports_of_values.items() if any(b is None for b in bounds)
@@ -208,7 +208,7 @@ class DescribedBlock:
             self.shapes,
             window,
             self.scales,
-            # in an equation the values of a label are numbers
+            # an equation does arithmetic with the values of a label, which are then more than names
             [name for name in self.nominal if name not in tied],
             sums={name: y for name, y in self.sums.items() if name not in tied},
             permutations=self.permutations,

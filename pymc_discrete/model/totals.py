@@ -35,8 +35,8 @@ Totals = dict[str, dict[str, int]]
 def totals_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]) -> Totals:
     """The counts among some value variables in whose place a total may stand.
 
-    Those are read as a part of one total alone. Of several such parts of a total the one is taken whose own
-    distribution depends on the fewest other counts.
+    Such a count is read only as a part of one and the same total. If that is so of several parts of a total,
+    it stands in the place of the part whose own distribution depends on the fewest other counts.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def is_count(model: pm.Model, name: str, rv: Variable) -> bool:
 
 
 def parents(rv: Variable, among: Collection[Variable]) -> int:
-    """How many random variables, of some, the distribution of another one is given."""
+    """On how many of the random variables `among` the distribution of `rv` directly depends."""
     stop = [v for v in among if v is not rv]
     return sum(v in among and v is not rv for v in ancestors([rv], blockers=stop))
 
@@ -92,9 +92,9 @@ def only_total(
     counts: Mapping[Variable, str],
     random: Collection[Variable],
 ) -> dict[str, int] | None:
-    """The one sum of counts by which all that reads a count reads it, as {name of a part: its coefficient}.
+    """The one total as a part of which a count is read everywhere, as {name of a part: its coefficient}.
 
-    None where something reads the count itself, or two different sums of it.
+    None where something reads the count in another way, or where two different totals of it are read.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def only_total(
 def alike(out: Variable, form: Form) -> bool:
     """Whether a tensor has the dimensions of each part of the linear form that it is, and no more.
 
-    Constants are not in a form where they are 0, and may have more.
+    It may have more if a constant 0 was added, which is no part of the form.
     """
     parts = [None if v is None else v.type.broadcastable for v in form]
     n, whole = out.type.ndim, out.type.broadcastable

@@ -56,7 +56,7 @@ class Density(CompiledMethods, ABC):
 
     @property
     def few_of(self) -> np.ndarray | None:
-        """(d,) bool, the sites of which a state that is drawn at random should change few; None for none."""
+        """(d,) bool, sites of which a random start should change only a few; None if there are none."""
         return None
 
     # ------------------------------------------------------------ the log density and its differences
@@ -171,7 +171,7 @@ class Density(CompiledMethods, ABC):
 
 
 class GivenInputs(Density):
-    """A density in the midst of other values: its context is prepared from inputs, and these from a point."""
+    """A density whose context is prepared from inputs: the values of all that it reads besides x."""
 
     @abstractmethod
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:

@@ -24,7 +24,7 @@ COMPUTED = {
     name for kind in ModelDensity.__mro__ for name, a in vars(kind).items() if isinstance(a, cached_property)
 }
 NEAR = 16  # all values up to this distance are neighbours, since a state may be possible at one value only
-# the largest offset to a neighbour; where integers have 32 bits, its square root is
+# the largest offset to a neighbour; where integers have 32 bits, the largest is the square root of this
 FARTHEST_NEIGHBOUR = 2**30
 
 
@@ -71,7 +71,7 @@ def softened(density: ModelDensity) -> ModelDensity:
 
 
 def without_impossible(part: Variable, share: Variable, penalty: Variable) -> Variable:
-    """The share of the finite elements of a tensor, and minus the penalty in place of the others."""
+    """A tensor with its finite elements times `share`, and minus the penalty in place of the others."""
     return pt.switch(pt.isnan(part) | pt.isinf(part), -penalty, share * part)
 
 

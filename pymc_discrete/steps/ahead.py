@@ -267,7 +267,7 @@ class Ahead:
             self._ended = handed.first + handed.used >= handed.order.tune
 
     def _go_on(self, point: PointType) -> None:
-        """Have the draws made that follow the state from which the chain goes on."""
+        """Have the source go on from the state that was set, and hand out the draws that follow it."""
         assert self._handed is not None
         handed, self._handed = self._handed, None
         another = not self._last  # a chain that begins at the point, with the adaptation of the state

@@ -13,8 +13,8 @@ from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
-# Ops that a term may be made of, from the switch to the term, such that the log density is -inf where any
-# element of the switch is
+# Ops that may stand between a switch and the term that is computed from it: if any element of the switch is
+# -inf, the log density is -inf too
 PASSED_ON = (
     Alloc,
     Sum,
@@ -60,7 +60,7 @@ def comparisons(term: Variable) -> Iterator[tuple[Variable, bool]]:
 
 
 def needed(condition: Variable, outcome: bool) -> Iterator[tuple[Variable, bool]]:
-    """[(comparison, its outcome)] that a condition, or each of its elements, needs to have an outcome."""
+    """[(comparison, its outcome)] that must hold, element by element, for a condition to have an outcome."""
     node = condition.owner
     if node is None:
         return

@@ -18,7 +18,7 @@ from pymc_discrete.structure.numbers import Derivation, Number, hoisted, numbers
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 INTEGRATED = "integrated out"  # the name of the term that stands for an integral
-# names begin so of variables that a program draws at the start of each transition, for what reads them then
+# prefix of the names of variables that a program draws at the start of each transition for others to read
 AUXILIARY = "/auxiliary: "
 
 
@@ -69,7 +69,7 @@ class Columns(NamedTuple):
 
     @property
     def gates(self) -> Variable:
-        """(q,)"""
+        """(q,), the gate of each column."""
         return self.form[0]
 
 
@@ -81,7 +81,7 @@ class Integral(NamedTuple):
     shapes : {coefficient: its shape}, whose elements follow one another in beta (p,)
     precision, linear : A (p, p) and b (p,); None where there are `columns` instead
     coupled : (p,) bool, False where A has nothing but its diagonal; None where there are `columns`
-    gates : how they depend on discrete sites, or None where they do in another way
+    gates : how A and b depend on discrete sites by gates; None where they depend on them in another way
     columns : the form without A, where there are many coefficients
     """
 
@@ -150,7 +150,7 @@ class LogpGraph:
         self._depends = Depends(self.values)
 
     def claim(self, names: Collection[str]) -> None:
-        """Count the terms of these variables and potentials among those that depend on the block."""
+        """Treat the terms of these variables and potentials as terms that depend on the block."""
         own = [
             (name, t)
             for name, t in self.untouched

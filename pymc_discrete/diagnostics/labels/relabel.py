@@ -152,9 +152,10 @@ def relabel(
 
 
 def components(posterior: xarray.Dataset, labels: xarray.DataArray, dims: Any) -> tuple[list[str], int]:
-    """The dimensions of the components, those given or the only one that can be, and their size.
+    """The dimensions along which parameters have an element for each label, and their size.
 
-    Where none can be, it is a new one, which no variable has.
+    These are `dims`, or by default the only dimension that is long enough for all labels. If there is none,
+    it is a new dimension, which no variable has.
 
     Raises
     ------
@@ -385,10 +386,10 @@ def permuted(idata: DataTree, z: str, names: list[str], to_new: xarray.DataArray
 
 
 def summed_out(idata: DataTree, z: str, to_new: np.ndarray) -> Leaving:
-    """What remains known of labels that were summed out, without the means of their probabilities.
+    """What is known of labels that were summed out, once they are permuted.
 
-    Where labels change within a chain, these means are of several labels, and do not say how probable another
-    one was.
+    The stored probabilities are means over draws. Where the permutation changes within a chain, such a mean
+    is taken over different labels, and does not say how probable a change of label is: it is left out.
     """
     groups = {str(name): idata[name].to_dataset() for name in idata.children}
     known = known_of(groups, z, len(to_new))

@@ -55,7 +55,7 @@ class GatedPrior(NamedTuple):
     linear: Any
 
     def of(self, index) -> "GatedPrior":
-        """Those of some coefficients."""
+        """The numbers of some coefficients only."""
         return GatedPrior(self.precision[index], self.linear[index])
 
 
@@ -89,7 +89,7 @@ class Tableau(NamedTuple):
         return more.swept(k, jnp.where(gate != 0, 1.0, 0.0))
 
     def deactivated(self, k, gate, prior: GatedPrior) -> "Tableau":
-        """The tableau with coefficient k inactive, which is active where its gate is not 0."""
+        """The tableau with coefficient k made inactive; unchanged where its gate is 0: it is so already."""
         diagonal, column = prior_shares(gate, prior)
         less = self.swept(k, jnp.where(gate != 0, -1.0, 0.0))
         return Tableau(less.matrix.at[k, k].add(-diagonal), less.column.at[k].add(-column))
@@ -132,7 +132,7 @@ class SweptContext(NamedTuple):
 
     Attributes
     ----------
-    prior : Prior
+    prior : GatedPrior
     unswept : Tableau
     tableau : Tableau, swept on the coefficients without a gate only
     """
@@ -143,7 +143,7 @@ class SweptContext(NamedTuple):
 
 
 class OfGates(Part):
-    """The integral over coefficients that sites of the block gate, whatever is kept of it.
+    """An integral over coefficients with gates: what its parts have in common, whatever they keep of it.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class OfGates(Part):
 
 
 class Swept(OfGates):
-    """The integral over coefficients, some of which sites of the block gate.
+    """An integral over coefficients with gates, by a tableau that is kept swept on the active coefficients.
 
     Parameters
     ----------
