@@ -182,10 +182,20 @@ def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
     few = (movement.moves.max(axis=0) <= 1) | (rarely & unknown)
     few &= movement.moves.shape[1] == 1
     if known is not None and known.probability is not None:
-        held = np.nan_to_num(known.probability, nan=1.0) * movement.draws < HARDLY_MOVES
+        held = held_where_they_ended(movement, known.probability)
         few |= known.is_alone & held.all(axis=0) & rarely
         few |= known.is_among_models & (held.mean(axis=0) > 0.5) & few_stays(movement)
     return ~movement.immobile & few & (movement.draws >= ENOUGH_DRAWS)
+
+
+def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.ndarray:
+    """(chains, elements) bool, whether no move is to be expected in so many draws like the last one.
+
+    Parameters
+    ----------
+    probability : (chains, elements) float, of another value where the chains ended
+    """
+    return np.nan_to_num(probability, nan=1.0) * movement.draws < HARDLY_MOVES
 
 
 # ---------------------------------------------------------------- elements that never moved

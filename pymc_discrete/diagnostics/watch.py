@@ -17,8 +17,8 @@ from pymc_discrete.diagnostics.checks.ties import MOST_SERIES, called, sentence,
 from pymc_discrete.diagnostics.known.leaving import leaving
 from pymc_discrete.diagnostics.modes import of_models
 from pymc_discrete.diagnostics.remedies import Remedies
-from pymc_discrete.diagnostics.statistics.movement import Movement, MovementOfChain
-from pymc_discrete.diagnostics.verdicts import few_stays, too_few_moves, unexplained, words_of_still
+from pymc_discrete.diagnostics.statistics.movement import MovementOfChain
+from pymc_discrete.diagnostics.verdicts import few_stays, held_where_they_ended, unexplained, words_of_still
 from pymc_discrete.runtime.names import labels_in, shown
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
@@ -144,12 +144,10 @@ class Watch:
         of_each, said = leaving(target, self._model, [point], *self._drawn), []
         for i, name in enumerate(self._alone):
             known = of_each[name]
-            begin, moves, stretches = (
-                a[:, [i]] for a in (movement.begin, movement.moves, movement.stretches)
-            )
-            alone = Movement(begin, moves, stretches, movement.draws)
-            if few[i] and known.is_among_models.any() and too_few_moves(alone, known).any():
+            if not few[i] or known.probability is None or not known.is_among_models.any():
+                continue
+            if held_where_they_ended(movement, known.probability).all():
                 where = f"in the {self.draws} draws of a chain, and where it ended it cannot"
-                changed = changed_only(int(alone.moves.sum()), where)
+                changed = changed_only(int(movement.moves[0, i]), where)
                 said.append(f"{name!r} {changed}. {of_models(repr(name), known)}.")
         return said

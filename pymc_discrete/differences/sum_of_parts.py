@@ -276,7 +276,8 @@ class SumOfParts(GivenInputs):
 
     def joint(self, context: ContextOfModel):
         tables = self.plan.tables
-        return tables.joint(context.parts[self.parts.index(tables)])
+        joint = tables.joint(context.parts[self.parts.index(tables)])
+        return jnp.where(jnp.isnan(joint), -jnp.inf, joint)
 
     def unaries(self, n: int, x, inside, context: ContextOfModel):
         v, state, total = self.space.variables[n], self.state(x, context), None

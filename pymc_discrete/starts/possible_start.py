@@ -47,7 +47,7 @@ def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.ra
     """
     target = Target(density)
     target._inputs = inputs
-    if float(target.logdensity(x)) != -np.inf:
+    if float(target.logdensity(x)) > -np.inf:
         return x
     search_of = _kept.get(("search", density), lambda: searching(density))
     if search_of is None:

@@ -5,7 +5,7 @@ The rules of Ops are in `ops/`. Here is what they share: arithmetic of intervals
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,11 @@ class IntegerBounds(Analysis[Interval]):
         """The same analysis, in which bounds of `more` inputs of the graph are known."""
         return IntegerBounds(self._known | dict(more))
 
+    @cached_property
+    def finite(self) -> "SurelyFinite":
+        """Which tensors are finite. The bounds of floats hold for these; others may be nan."""
+        return SurelyFinite(self)
+
     def after(self, node: Apply, values: list[Interval]) -> list[Interval]:
         return [self.after_one(node, out, values) for out in node.outputs]
 
@@ -74,6 +79,36 @@ class IntegerBounds(Analysis[Interval]):
         if data.dtype.kind not in "iuf" or np.isnan(data).any():
             return UNKNOWN
         return (float(data.min()), float(data.max())) if data.size else (math.inf, -math.inf)
+
+
+class SurelyFinite(Analysis[bool]):
+    """Whether tensors are finite wherever the unknowns and the data are, but for results that are too large.
+
+    `clip(x / y, 0, 1)` is not where y may be 0: 0 / 0 is nan, and nan clipped is nan.
+
+    Parameters
+    ----------
+    bounds : of the tensors of the same graph
+    """
+
+    def __init__(self, bounds: IntegerBounds):
+        super().__init__({})
+        self._bounds = bounds
+
+    def after(self, node: Apply, values: list[bool]) -> list[bool]:
+        stays = all(values) and stays_finite(node.op, node, self._bounds)
+        return [stays or is_whole(out) for out in node.outputs]
+
+    def at_leaf(self, var: Variable) -> bool:
+        if not isinstance(var, Constant) or not isinstance(var.data, np.ndarray | np.generic):
+            return True
+        return var.data.dtype.kind != "f" or bool(np.isfinite(var.data).all())
+
+
+@singledispatch
+def stays_finite(op: Op, node: Apply, bounds: IntegerBounds) -> bool:
+    """Whether a node maps finite values to finite values, within the bounds of its inputs."""
+    return type(op) in REARRANGING
 
 
 @singledispatch

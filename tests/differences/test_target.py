@@ -1,5 +1,6 @@
 """Targets against PyMC's own log density, over all neighbours of random points."""
 
+import itertools
 import warnings
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 import pymc_discrete as pmd
 from tests.models import model_of
 from tests.tools.interpreted import interpreted
-from tests.tools.oracle import RNG, both, compare
+from tests.tools.oracle import RNG, both, compare, oracle
 
 
 # ---------------------------------------------------------------- every distribution
@@ -375,6 +376,47 @@ def test_ways(build, way):
     if way == "gradient":
         # a first-order estimate of smooth terms; what a chain needs is that it ranks the moves
         assert np.corrcoef(got, want)[0, 1] > 0.5
+
+
+def within_budget(weights, budget, scaled):
+    """A weighted sum of sites is at most a budget, and in some states equal to it but for rounding."""
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.5, shape=len(weights))
+        total = pt.dot(z, weights) * (pm.HalfNormal("scale", 1.0) if scaled else 1.0)
+        pm.Potential("budget", pt.switch(total <= budget, 0.0, -np.inf))
+    return model
+
+
+WEIGHTS = np.array([0.3, 0.6, 0.1, 0.9, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("weights", "budget", "scaled", "way"),
+    [
+        (WEIGHTS, 1.2, False, "brute force"),  # sums that are changed by weights are rounded otherwise
+        (10 * WEIGHTS, 12.0, False, "incremental"),
+        (WEIGHTS, 1.2, True, "incremental"),  # equal with probability 0
+    ],
+)
+def test_sums_are_computed_anew_where_rounding_decides(weights, budget, scaled, way):
+    model = within_budget(weights, budget, scaled)
+    target = pmd.target_from_model(model, ["z"])
+    assert target.describe()["z"]["way"] == way
+    logp, point = oracle(model), model.initial_point()
+    point |= {"scale_log__": np.array(-0.1)} if scaled else {}
+    states = np.array(list(itertools.product([0, 1], repeat=5)))
+    possible = np.array([logp(point | {"z": z}) > -np.inf for z in states])
+    assert 0 < possible.sum() < len(states)
+    number = lambda x: int(x @ 2 ** np.arange(5)[::-1])
+    _, at = target.at(point)
+    differences = interpreted(jax.vmap(lambda target, x: target.differences(x), (None, 0)))(at, states)
+    for x, d in zip(states, differences, strict=True):
+        if not possible[number(x)]:
+            continue
+        for i in range(5):
+            y = x.copy()
+            y[i] = 1 - x[i]
+            assert (d[i, y[i]] > -np.inf) == possible[number(y)]
 
 
 def test_what_follows_a_condition_is_computed_for_its_two_sides():

@@ -16,11 +16,12 @@ import pymc_discrete as pmd
 from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.runtime.reuse import forget
+from pymc_discrete.starts.possible_start import possible_start
 from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.numbers import numbers_in
 from pymc_discrete.structure.ops import elementwise
 from pymc_discrete.structure.ops.elementwise import SCALAR_RULES
-from tests.tools.oracle import compare
+from tests.tools.oracle import compare, oracle
 
 COMPARISONS = {
     ps.EQ: (pt.eq, np.equal),
@@ -79,7 +80,15 @@ def test_a_comparison_that_is_decided_too_early_is_found(op, monkeypatch):
         (lambda p: p < 1, None),  # which a probability that is rounded to 1 is not
         (lambda p: p + 0.1 <= 1.1, None),  # 1 + 0.1 is rounded
         (lambda p: pt.log(p) <= 0, None),  # its bounds are not known
-        (lambda p: pt.exp(pt.log(p)) >= 0, True),
+        (lambda p: pt.exp(3 * p - 2) >= 0, True),
+        (lambda p: pt.exp(pt.log(p)) >= 0, None),  # of what may be infinite
+        (lambda p: pt.clip(p, 0.1, 0.9) >= 0, True),
+        (lambda p: pt.clip(p / (p + 2), 0.1, 0.9) >= 0, True),
+        (lambda p: pt.clip(p / p, 0.1, 0.9) >= 0, None),  # 0 / 0 is nan, and nan clipped is nan
+        (lambda p: pt.minimum(pt.maximum(pt.log(p - 1), 0), 1) <= 2, None),
+        (lambda p: pt.sigmoid(pt.log(p - 1)) <= 1, None),
+        (lambda p: pt.sigmoid(p @ np.array([0.5, -2.0])) <= 1, True),
+        (lambda p: pt.sigmoid(p @ np.array([0.5, np.inf])) <= 1, None),
         (lambda p: pt.exp(pt.log(p)) * p >= 0, None),  # may be 0 times infinity
     ],
 )
@@ -88,7 +97,9 @@ def test_floats_are_compared_by_bounds_that_hold_after_rounding(build, decided):
     found = SCALAR_RULES[type(comparison.op.scalar_op)].simpler(
         comparison, comparison.inputs, IntegerBounds({})
     )
-    assert (None if found is None else {*found.data.tolist()}) == (None if decided is None else {decided})
+    assert (None if found is None else {*np.ravel(found.data).tolist()}) == (
+        None if decided is None else {decided}
+    )
 
 
 def test_elements_of_an_empty_tensor_are_those_that_are_set():
@@ -149,6 +160,36 @@ def test_a_program_for_data_within_bounds_is_not_used_for_others():
     (data,) = (name for name, a in values.items() if a.tolist() == [0, 1, 1])
     assert derivation.of(values | {data: np.array([2, 1, 0])}) is not None
     assert derivation.of(values | {data: np.array([3, 1, 1])}) is None
+
+
+def ratio():
+    """Of two counts, which is 0 / 0 in one of their states, where a probability is then nan."""
+    k, s = pm.Binomial("k", 3, 0.1), pm.Binomial("s", 3, 0.1)
+    pm.Bernoulli("y", pt.clip(s / k, 0.05, 0.95), observed=[1, 0, 1])
+
+
+def mean_of_ratio():
+    """The density itself is nan there, and not zero as where PyMC checks a parameter."""
+    k, s = pm.Binomial("k", 3, 0.1), pm.Binomial("s", 3, 0.1)
+    pm.Normal("y", s / k, 1.0, observed=[1.0, 0.3])
+
+
+@pytest.mark.parametrize("build", [ratio, mean_of_ratio])
+def test_a_state_in_which_a_parameter_is_nan_is_impossible(build):
+    with pm.Model() as model:
+        build()
+    target, logp = pmd.target_from_model(model), oracle(model)
+    states = np.array(list(itertools.product(range(4), range(4))))
+    want = np.array([logp(target.point(x)) for x in states])
+    joint = np.asarray(target.joint())[0]
+    k, s = (np.asarray(target.unaries(n, states[5], np.ones(2, bool)))[0] for n in (0, 1))
+    got = (joint + k[:, None] + s).reshape(-1)
+    assert want[0] == -np.inf
+    np.testing.assert_allclose(got - got[5], want - want[5], atol=1e-12)
+    x, at = target.at(target.point(states[0]))
+    inputs = at.density.split(at.point(x))[1]
+    y = possible_start(target.density, x, inputs, np.random.default_rng(1))
+    assert want[4 * y[0] + y[1]] > -np.inf
 
 
 def test_a_state_beyond_the_supports_is_impossible():

@@ -69,6 +69,7 @@ from pymc_discrete.structure.bounds import (
     power,
     powers,
     product,
+    stays_finite,
 )
 from pymc_discrete.structure.columns import keeps_magnitude
 from pymc_discrete.structure.degree import degree_after
@@ -415,8 +416,8 @@ def decided_by_bounds(
 ) -> Callable[[Apply, list[Variable], IntegerBounds], Variable | None]:
     """A rule that replaces a comparison by a constant where the bounds of its two arguments decide it.
 
-    Floats are compared only where their bounds are finite: others may be nan, for which comparisons fail. One
-    exception are functions that are never negative, such as exp.
+    Floats are compared only where they are finite, since comparisons with nan fail, and either have finite
+    bounds or are the result of a function that is never negative, such as exp.
 
     Parameters
     ----------
@@ -429,8 +430,10 @@ def decided_by_bounds(
         a, b = (bounds.of(i) for i in inputs)
         whole = all(is_whole(i) for i in inputs)
         known = a[0] <= a[1] and b[0] <= b[1] and (whole or np.isfinite([*a, *b]).all())
+        if None in out.type.shape or not (known or never_negative(inputs[0])):
+            return None
         for value, decides in ((True, holds), (False, fails)):
-            if None not in out.type.shape and (known or never_negative(inputs[0])) and decides(a, b, whole):
+            if decides(a, b, whole) and (whole or all(bounds.finite.of(i) for i in inputs)):
                 return pt.constant(np.full(out.type.shape, value))
         return None
 
@@ -446,8 +449,8 @@ def surely_less(a: Interval, b: Interval, whole: bool) -> bool:
 def surely_at_most(a: Interval, b: Interval, whole: bool) -> bool:
     """Whether all numbers within `a` are at most as large as all within `b`.
 
-    Rounding keeps the order of numbers: floats whose sums and products are at most a small integer are so
-    after rounding, too.
+    If two floats have the same bound, a small integer, the numbers are compared as they are before rounding.
+    So weights whose sum is 1 are at most 1, in whatever order they are added.
     """
     exact = whole or (float(a[1]).is_integer() and abs(a[1]) <= LARGEST_EXACT)
     return surely_less(a, b, whole) or (exact and a[1] == b[0])
@@ -616,6 +619,8 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     Invert: ScalarRules(bounds=bounds_of_inverted_bits, selects=True),
 }
 COMPARISONS = (EQ, NEQ, LT, LE, GT, GE)
+# with those that are `tame`, the functions whose results are finite for all finite arguments
+STAY_FINITE = (Exp, Softplus, Ceil, Floor, Trunc, RoundHalfToEven, RoundHalfAwayFromZero)
 SELECTORS = tuple(op for op, rules in SCALAR_RULES.items() if rules.selects)
 
 
@@ -661,6 +666,14 @@ def _(op: Elemwise, node: Apply, inputs: list[Interval]) -> Interval:
 def _(op: Elemwise) -> bool:
     rules = rules_of(op.scalar_op)
     return rules.bounds_of_floats or rules.least is not None or rules.most is not None
+
+
+@stays_finite.register
+def _(op: Elemwise, node: Apply, bounds: IntegerBounds) -> bool:
+    if isinstance(op.scalar_op, TrueDiv):
+        low, high = bounds.of(node.inputs[1])
+        return 0 < low <= high or low <= high < 0
+    return rules_of(op.scalar_op).tame or isinstance(op.scalar_op, STAY_FINITE)
 
 
 @degree_after.register

@@ -19,6 +19,7 @@ from pymc_discrete.structure.bounds import (
     Interval,
     bounds_after,
     product,
+    stays_finite,
     sum_of,
     times,
 )
@@ -75,6 +76,16 @@ def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
     if g == 1:
         return Elements([reads_a, reads_b], lambda v, f: jnp.where(f[0], v[0] * v[1], 0), fixed=(keep,))
     return Elements([reads_a, reads_b], compute, fixed=(keep,))
+
+
+@stays_finite.register
+def _(op: Dot, node: Apply, bounds: IntegerBounds) -> bool:
+    return True
+
+
+@stays_finite.register
+def _(op: Blockwise, node: Apply, bounds: IntegerBounds) -> bool:
+    return isinstance(op.core_op, Dot)
 
 
 @column_update.register

@@ -24,6 +24,7 @@ from pymc_discrete.structure.bounds import (
     powers,
     product,
     raised,
+    stays_finite,
     sum_of,
     times,
 )
@@ -86,6 +87,12 @@ def _(op: CAReduce, node: Apply, moving: int, graph: LogpGraph) -> Update | None
         return out.reshape(*out.shape[:2], *shape)
 
     return update
+
+
+@stays_finite.register(CAReduce)
+@stays_finite.register(CumOp)
+def _(op: CAReduce | CumOp, node: Apply, bounds: IntegerBounds) -> bool:
+    return True
 
 
 @keeps_magnitude.register

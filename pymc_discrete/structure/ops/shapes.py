@@ -22,7 +22,15 @@ from pytensor.tensor.extra_ops import Repeat
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
-from pymc_discrete.structure.bounds import REARRANGING, Interval, bounds_after, hull, size_of
+from pymc_discrete.structure.bounds import (
+    REARRANGING,
+    IntegerBounds,
+    Interval,
+    bounds_after,
+    hull,
+    size_of,
+    stays_finite,
+)
 from pymc_discrete.structure.lifting import for_rows, of_row
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.ops.rearranging import from_sources, rearranged, rearranges
@@ -136,6 +144,11 @@ def _(op: ARange, node: Apply, inputs: list[Interval]) -> Interval:
 @bounds_after.register
 def _(op: AllocEmpty, node: Apply, inputs: list[Interval]) -> Interval:
     return hull()  # the elements of an empty tensor are read after they were set
+
+
+@stays_finite.register
+def _(op: AllocEmpty, node: Apply, bounds: IntegerBounds) -> bool:
+    return True  # as above
 
 
 @bounds_after.register

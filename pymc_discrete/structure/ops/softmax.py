@@ -4,6 +4,7 @@ import jax
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 
+from pymc_discrete.structure.bounds import IntegerBounds, stays_finite
 from pymc_discrete.structure.lifting import for_rows, of_row
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.reads import LARGEST_TABLE, Elements, Entries, along, elements_of, groups
@@ -18,6 +19,12 @@ def _(op: Softmax, node: Apply, graph: LogpGraph) -> Entries | None:
 @elements_of.register
 def _(op: LogSoftmax, node: Apply, graph: LogpGraph) -> Entries | None:
     return along(node, graph, op.axis, lambda v: jax.nn.log_softmax(v, axis=-2))
+
+
+@stays_finite.register(Softmax)
+@stays_finite.register(LogSoftmax)
+def _(op: Softmax | LogSoftmax, node: Apply, bounds: IntegerBounds) -> bool:
+    return True
 
 
 @for_rows.register(Softmax)
