@@ -61,7 +61,7 @@ def affordable_sums(density: Density) -> Sums | None:
 
 
 def sums_worth_it(density: ModelDensity) -> Sums | None:
-    """As `affordable_sums`, for sites with a finite support each in terms of few sites each."""
+    """What `affordable_sums` returns, once it is known that all supports are finite and all terms sparse."""
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
         groups = [g for g in Sparse(density, counts, shared=True).groups if isinstance(g, ElementGroup)]

@@ -61,8 +61,9 @@ WORK_PER_DRAW = 1000
 # large an effective sample. A chain of 40 counts takes 55 times the work. An open population of 100 sites
 # over 5 years takes 106 times, and needs 140 times fewer draws.
 MOST_TIMES_THE_WORK = 128.0
-# The same for labels that are tied to their probabilities alone. A sum over five values of each takes three
-# to four times as long, and labels that the data make all but certain gain nothing by it.
+# The same limit for labels that are tied to no continuous variables but those of their own probabilities.
+# A sum over five values of each takes three to four times as long, and labels that the data make all but
+# certain gain nothing by it.
 MOST_TIMES_FOR_WEIGHTS = 8.0
 # Labels are summed out only if, given all else, they depend on one another in groups of at most this many.
 MOST_LABELS_TOGETHER = 8
@@ -321,9 +322,9 @@ def by_amount(value: Variable, term: Variable) -> bool:
 
 
 def gaussian(value: Variable, term: Variable, density: ModelDensity) -> bool:
-    """Whether a term is a quadratic form in a variable, as that of data that measure it with a Normal error.
+    """Whether a term is quadratic in a variable, as if the variable was measured with a Normal error.
 
-    The data then determine the value, and other unknowns of the term do not.
+    The measurement then determines the variable by itself, whatever the other unknowns of the term are.
     """
     joined = Depends(density.graph.others)
     degree = QuadraticDegree([value])

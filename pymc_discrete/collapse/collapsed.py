@@ -54,7 +54,7 @@ from pymc_discrete.structure.numbers import NUMBER, NeedsValues, Number
 # values of each site are summed.
 COLLAPSED_POTENTIAL, STRETCH_VARIABLE = "~summed out", "~stretches"
 SUMMED_WHOLE = 64  # a site with at most this many values is summed over all of them
-AFFORDABLE = 2**14  # one with more values too, if all tables of the sums have at most this many entries
+AFFORDABLE = 2**14  # a larger one is, too, if the tables of all sums together have at most so many entries
 # Other sites are summed over a stretch each: random values about the current one. Their number is at least
 # SHORTEST_STRETCH, at most LONGEST_STRETCH, and else about DEVIATIONS standard deviations of the prior.
 SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192
@@ -240,9 +240,11 @@ class Collapsed:
         return found
 
     def _reach(self, plain: pm.Model, elements: Sparse) -> np.ndarray | None:
-        """(d,) int, the number of values from each site's lower bound up to the largest one that the terms of
-        this site alone do not make very improbable, at the starting point; 0 where there are no such terms.
-        None where values beyond those that were looked at may be probable.
+        """(d,) int, how many values from its lower bound on each site may have, judged by its own terms.
+
+        The terms that depend on this site alone are evaluated at the starting point. The last value that
+        counts is the largest at which their sum is within FAR_BELOW nats of its maximum; 0 values where there
+        are no such terms. None where values beyond those that were looked at may be probable.
         """
         alone = elements.alone()
         total = np.zeros((len(elements.counts), elements.counts.max(initial=1)))
@@ -317,7 +319,12 @@ class Collapsed:
         return self.density.without_parts(self.inputs(point))
 
     def inputs(self, point: Mapping[str, Any]) -> list[Any]:
-        """The values of the density's `graph.others` at such a point, of which `context` is computed."""
+        """The values of the density's `graph.others`, from which `context` is computed.
+
+        Parameters
+        ----------
+        point : {name: value} of the other value variables and the numbers
+        """
         read = iter(self._read(*(point[str(v.name)] for v in self._values)))
         others = self.density.graph.others
         return [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
@@ -392,7 +399,7 @@ class Collapsed:
 
         Parameters
         ----------
-        far_out : its counts of draws added up over the chains, its longest run the longest of any chain
+        far_out : `FarOut` of all chains: their `draws` added up, and the largest `longest` of any chain
         draws : number of draws of all chains
         """
         share, longest = far_out.draws / max(draws, 1), far_out.longest
@@ -430,8 +437,10 @@ class Collapsed:
 
     @cached_property
     def _windows(self) -> list[tuple[slice, int, bool]]:
-        """Of which values probabilities are added up over draws: for each variable of the space its sites,
-        the number of values, and whether these are values about the usual ones, where sites have stretches.
+        """For each variable of the space, of which values the probabilities are added up over draws.
+
+        [(the variable's sites, the number of values of a site, whether these lie about its usual value, as
+        where sites have stretches, or else begin at its lower bound)]
         """
         found = []
         for start, v in self.density.space.blocks:

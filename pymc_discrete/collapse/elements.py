@@ -66,7 +66,7 @@ class Whole(NamedTuple):
     ----------
     sites : (1, d) int
     widths : d int, the number of values of each site
-    tables : [0]
+    tables : (1,) int, 0: the one element has the only table
     """
 
     sites: np.ndarray

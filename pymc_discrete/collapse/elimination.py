@@ -280,9 +280,9 @@ class EliminationOrder:
             raise TooDear(scopes[0], max(self.entries, math.prod(shape)))
 
     def _made_of(self, sites: tuple[int, ...], tables: Iterable[tuple[int, int]]) -> Hashable:
-        """What a table of some sites is the sum of: the same for members that have the same table.
+        """A key of the tables that are added up to a table of some sites; equal keys mean equal sums.
 
-        Of each table in the sum its array, its row there, and which axes its sites are.
+        For each table that is added, it has the array, the row in it, and the axis of each of its sites.
         """
         place = {j: axis for axis, j in enumerate(sites)}
         return tuple(sorted((t[0], self._row[t], tuple(place[j] for j in self._scope[t])) for t in tables))
@@ -290,7 +290,14 @@ class EliminationOrder:
     def _sums(
         self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
     ) -> EliminatedSites:
-        """The group of these sites with their neighbours; their tables are taken from those that are left."""
+        """The group in which the tables of each scope are added up; these are removed from the tables left.
+
+        Parameters
+        ----------
+        scopes : for each member of the group, its sites
+        shape : the numbers of values of these sites, the same for all members
+        tables : for each member, the tables that are added up
+        """
         found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
         number: dict[Hashable, int] = {}  # {what a table is the sum of: the number of that table}
         of_members = []
@@ -350,9 +357,12 @@ class EliminationOrder:
     def _joining(
         self, path: list[int], width: int
     ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, int]]]]:
-        """For each site of a path that is summed out, the site with those that follow it, and their tables.
+        """What is needed to sum out the sites of a path, except the `width` at its end, in order.
 
-        These are the tables that join the site to others that follow.
+        Returns
+        -------
+        scopes : for each site, the site and the `width` sites after it
+        tables : for each site, the tables that join it to sites after it
         """
         scopes, tables = [], []
         taken: set[tuple[int, int]] = set()
@@ -442,7 +452,10 @@ class EliminationOrder:
 
     @staticmethod
     def _in_common(pairs: list[EliminatedSites], rounds: int, n_paths: int) -> list[np.ndarray] | None:
-        """The tables of each round, if all paths have the same ones and fewer differ than there are sites."""
+        """[(rounds,) int] for each step of a round, the number of the table that all paths have there.
+
+        None unless all paths have the same tables, and some tables are the same for several sites.
+        """
         if any(len(group.sites) < rounds * n_paths or group.different == len(group.sites) for group in pairs):
             return None
         tables = [group.tables.reshape(rounds, n_paths) for group in pairs]

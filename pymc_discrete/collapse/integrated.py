@@ -208,7 +208,7 @@ class QuadraticForm(NamedTuple):
     def of(
         cls, described: DescribedModel, names: Sequence[str], moved: Sequence[str]
     ) -> "QuadraticForm | None":
-        """That of a model, None where there is none; the parameters are as in `coefficients_to_integrate`."""
+        """The quadratic form of a model, or None; the parameters are as in `coefficients_to_integrate`."""
         model, block = described.model, described.block(names)
         graph = logp_graph(model, list(names), block.point, block.supports)
         chosen = quadratic_in(graph, model)

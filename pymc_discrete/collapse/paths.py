@@ -27,7 +27,7 @@ def messages(unary, pairs):
     Parameters
     ----------
     unary : [(L, B, K) nats], the tables of the sites that are summed out in L rounds, of each of B paths
-    pairs : [(L, B, K, M, N) nats], those of each of these sites and the w after it
+    pairs : [(L, B, K, M, N) nats], the tables of each of these sites with the w sites after it
 
     Returns
     -------
@@ -44,7 +44,7 @@ def first_message(unary, pairs):
 
 def site_summed(before, pair):
     """The message (B, M, N) nats with a site summed out, and (B, K, M, N) the probabilities of its values
-    given those of the other sites.
+    given the values of the sites after it.
 
     Parameters
     ----------
@@ -82,7 +82,10 @@ def shape_at_end(pairs):
 
 
 def _backward(probabilities, slopes):
-    """The derivatives: `probabilities` [(L, B, K, M, N)] are those of each site's values given the others."""
+    """The derivatives of `messages` by `unary` and `pairs`, from those by its results, `slopes`.
+
+    `probabilities` [(L, B, K, M, N)] are those of the values of each site given the sites after it.
+    """
 
     def round_of(slope, given):
         of_sites, of_pairs = [], []
@@ -159,7 +162,7 @@ def messages_in_common(unary, pairs, common):
     ----------
     unary : [(L, B, K) nats]
     pairs : [(U, K, M, N) nats], the different tables of a site and the next ones
-    common : [(L,) int], which of them that of each site is
+    common : [(L,) int], for each site that is summed out, the index of its table in `pairs`
     """
     return _forward_in_common(unary, pairs, common)[0]
 

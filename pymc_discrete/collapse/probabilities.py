@@ -77,9 +77,9 @@ def on_one_axis(
     ----------
     first : (chains, n) int, the first value of each site
     p : (chains, n, K), nan for sites of which nothing is known
-    partial : (n,) bool, sites of which nothing is known of other values; of the others these are impossible
-    bounds : the first and the last value of the axis; where sites are partial it has those that some site
-        takes
+    partial : (n,) bool, sites that may have other values, of unknown probability; others cannot have any
+    bounds : the first and the last value of the axis. If some site is partial, the axis has instead only the
+        values whose probability exceeds NEVER, or is not known, at some site.
 
     Returns
     -------

@@ -45,7 +45,7 @@ class FarOut(NamedTuple):
     longest: Any
 
     def after(self, out, xp: Any = jnp) -> "FarOut":
-        """The same after one more draw, given which sites (d,) bool were there."""
+        """The counts after one more draw; `out` (d,) bool, the sites at their far end or beyond in it."""
         run = xp.where(out, self.run + 1, 0)
         return FarOut(self.draws + out, run, xp.maximum(self.longest, run))
 
@@ -132,12 +132,14 @@ class Stretches:
         return values, jnp.where(elsewhere, 0, doublings)
 
     def about(self, u, x, usual) -> tuple[Any, Any]:
-        """As `drawn`, stretches about the usual values; of L consecutive values where x is beyond all
-        intervals.
+        """Stretches about the usual values that hold x (d,); returns values and doublings, as `drawn`.
+
+        Where x is beyond all intervals of a site, its stretch is that many consecutive values as it is long.
 
         Parameters
         ----------
         u : (d,) float, uniform in [0, 1)
+        usual : (d,) float, as in `intervals`
         """
         first, doublings = self.intervals(usual)
         width = 2**doublings
@@ -163,10 +165,10 @@ class Stretches:
         return self._cells(x, jnp.floor(u * self.lengths * stride).astype(int), stride)
 
     def _cells(self, x, origin, stride):
-        """(d, K) int, the set that holds x, of those with values that are `stride` apart.
+        """(d, K) int, for each site that set of equally spaced values which holds x.
 
-        A set has the values origin + m L stride + r + k stride, k = 0..L-1; there is one for each integer m
-        and each r < stride.
+        The sets divide the integers. A set has the L values origin + m L stride + r + k stride, k = 0..L-1,
+        with L the length of the stretch; there is one for each integer m and each r from 0 to stride - 1.
         """
         span = jnp.asarray(self.lengths) * stride
         first = origin + (x - origin) // span * span + (x - origin) % stride

@@ -268,7 +268,7 @@ class Sums:
         return function(self.apart if apart else self.elimination, tables, *inputs)
 
     def _at(self, index, stretches: Any):
-        """(d,) int, the values of the sites, of which each is the index-th of its table."""
+        """(d,) int, the values of the sites; `index` (d,) is the place of each on its axis of the tables."""
         values, _ = self.summed_values(stretches)
         return jnp.take_along_axis(jnp.asarray(values), index[:, None], axis=1)[:, 0]
 

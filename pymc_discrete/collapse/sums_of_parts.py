@@ -27,7 +27,7 @@ class Given(NamedTuple):
     array : the number of the array
     rows : (r,) int, the tables in it
     sites : (r, J) int, the sites of each
-    inner : for each column of `sites`, whether these are in the part
+    inner : for each column of `sites`, whether the sites in it are in the part
     shape : the number of values of each site in the part
     """
 
@@ -149,10 +149,10 @@ class SumsOfParts(Sums):
         return jax.lax.switch(stretches[-1], branches, tables, index, *inputs)
 
     def _given_others(self, part: int, tables: list[Any], index) -> list[Any]:
-        """The tables of a part, at the current values of the sites outside of it.
+        """The tables that are left of all terms when sites outside of a part have their current values.
 
-        First those that join several of its sites; then (d, K), for each site the sum of all that join it
-        to none.
+        First the arrays of tables that join several sites of the part; then (d, K), for each site the sum of
+        the tables of this site alone.
         """
         *tables, support = tables
 

@@ -17,7 +17,8 @@ from pymc_discrete.runtime.names import shown
 
 # the attribute of a posterior, a list in JSON, that names the discrete variables which the model draws
 DISCRETE_ATTRIBUTE = "discrete_variables"
-# the attribute that names those of them which are partitions, whose labels are names that mean nothing
+# the attribute that names the discrete variables which are partitions: it means something only which of their
+# labels are equal
 PARTITIONS_ATTRIBUTE = "partitions"
 # the attribute that names the variables of which the result has counts in place of draws, see `engine.counts`
 COUNTED_ATTRIBUTE = "counted_variables"

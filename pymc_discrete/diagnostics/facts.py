@@ -56,9 +56,9 @@ class OfPyMC(NamedTuple):
 
     Attributes
     ----------
-    warnings : of divergences, tree depth, R-hat, few effective draws
-    per_chain : {continuous variable: (elements,)}, effective draws of a chain where there is a warning of
-        these or of R-hat, see `verdicts.effective_per_chain`; infinite elsewhere
+    warnings : PyMC's warnings about divergences, tree depth, R-hat and few effective draws
+    per_chain : {continuous variable: (elements,)}, effective draws per chain where PyMC warns of R-hat or of
+        few effective draws, see `verdicts.effective_per_chain`; infinite elsewhere
     """
 
     warnings: list[SamplerWarning]

@@ -64,7 +64,10 @@ class Measured(NamedTuple):
     movement: Movement
 
     def judged_also_by(self, other: "Measured", movement: Movement) -> "Measured":
-        """With the worse effective draws and R-hat of this and another variable, and the movement of both."""
+        """These statistics, with the worse of both variables' effective draws and R-hat.
+
+        `movement` is of both variables together, and replaces the movement of this one.
+        """
         worse = {"ess": np.fmin, "rhat": np.fmax}
         columns = {c: of(self.columns[c], other.columns[c]) for c, of in worse.items()}
         moved = movement.moves.mean(axis=0) / max(movement.draws - 1, 1)
@@ -210,7 +213,10 @@ class Judge:
         return json.loads(recorded) if recorded else [str(n) for n in posterior_of(self.all).data_vars]
 
     def observed(self, name: str) -> np.ndarray | None:
-        """(elements,) bool, which elements of a variable are data, beside those that were missing."""
+        """(elements,) bool, which elements are data; None unless only a part of the variable was observed.
+
+        PyMC draws the missing elements as a variable of its own, named `NAME_unobserved`.
+        """
         missing = f"{name}_unobserved"
         if missing not in self.all:
             return None
@@ -248,16 +254,18 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
 
     Parameters
     ----------
-    whole, drawn : of the variable, and of its elements that are drawn
-    data : (elements,) the other elements, if they are known
+    whole : Movement of all elements of the variable
+    drawn : Movement of the elements that are drawn
+    data : (elements,) the values of the other elements, if they are known
 
     Returns
     -------
-    None where the elements do not fit.
+    None where the drawn elements cannot be found, in their order, among all elements.
     """
     of_whole, of_drawn = (np.concatenate([m.begin, m.moves]).T for m in (whole, drawn))
     still = whole.still
-    # after each element, how many of those before it may be drawn, and whether it is the last of these
+    # reached[i] : {u: whether element i - 1 can be the last of them}, for each number u of drawn elements
+    # that may be among the first i
     reached: list[dict[int, bool]] = [{0: False}]
     for i, element_of_whole in enumerate(of_whole):
         after: dict[int, bool] = {}
@@ -296,7 +304,8 @@ def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
 def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
     """{variable: the values whose probabilities have a column}, None for a count.
 
-    A table is not made wider, by columns that are nan in all other rows, for a Deterministic such as a sum.
+    A Deterministic with other values than the drawn variables, such as a sum, has no columns either: they
+    would be nan in all other rows of the table.
     """
     found = {
         str(name): values_in_draws(checked_draws(draws.data)) for name, draws in posterior.data_vars.items()

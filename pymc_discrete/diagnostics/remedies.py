@@ -198,7 +198,7 @@ def computed_from(v: Variable) -> Sequence[Variable]:
 
 
 def step_function(node: Apply | None) -> str:
-    """What the user knows a node as whose value has no gradient; nothing for any other."""
+    """The user's name for a node whose value moves in steps, without a gradient; empty for any other node."""
     if node is None or not isinstance(node.op, Elemwise):
         return ""
     op = node.op.scalar_op

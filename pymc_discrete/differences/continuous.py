@@ -140,9 +140,10 @@ class ContinuousDensity(CompiledMethods):
         integrate: Sequence[str] = (),
         counts: Sequence[Sequence[str]] = (),
     ) -> tuple["ContinuousDensity", dict[str, np.ndarray]]:
-        """A density, the same one for models of the same structure, and its numbers for this model.
+        """A density, and the numbers (data and constants of the model) that it takes as arguments.
 
-        The numbers belong to the points that the density is given.
+        Models of the same structure share one density. A point that the density is given must hold the
+        numbers beside the values of the variables.
         """
         start = dict[str, np.ndarray]()
         if integrate and (given := augmented(model, integrate)):

@@ -114,7 +114,7 @@ class Plan:
 
     # ------------------------------------------------------------ the choice
     def _note_reason(self, sites: np.ndarray, rank: float, way: str, reason: str) -> None:
-        """Note how the differences of the members that these sites belong to are computed."""
+        """Note how the differences are computed of the model's variables that have some of these sites."""
         for m in np.unique(np.searchsorted(self._starts, sites, side="right") - 1):
             if rank > self._reasons[m].rank:
                 self._reasons[m] = Reason(rank, way, reason)

@@ -63,7 +63,7 @@ def as_matrix(node: Apply, inputs: list[Variable], graph: LogpGraph) -> list[Var
     float_type = node.outputs[0].type.dtype
 
     def at(of_sequence: Variable) -> list[Variable]:
-        """The outputs with another sequence in the place of the one that moves."""
+        """The outputs of the Scan with `of_sequence` in place of the sequence that depends on the block."""
         changed = [of_sequence if n == moving[0] else v for n, v in enumerate(inputs)]
         return op.make_node(*changed).outputs
 

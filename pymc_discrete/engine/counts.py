@@ -122,7 +122,10 @@ class CountsOfValues:
         return {**counts, TUNE: np.zeros((), np.int32)} if counts else {}
 
     def after(self, t, point: Mapping[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
-        """The counts after transition t to a packed point. The smallest value has what the others leave."""
+        """The counts after transition t, which has led to a packed point; tuning is not counted.
+
+        The smallest value of a variable has no count of its own: it has the rest of the transitions.
+        """
         if not counts:
             return counts
         values = self.points.by_name(point)

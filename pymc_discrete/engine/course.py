@@ -62,7 +62,7 @@ class Engine:
     fixed : value variables that none of these moves
     tune : number of tuning draws
     of_nuts : options of NUTS
-    instead : as in `steps.draws_ahead.Moves`
+    instead : as in `steps.draws_ahead.WhatMoves`
     replicas : of each chain, as in `Ladder`; None where nothing is tempered
     """
 
@@ -78,7 +78,7 @@ class Engine:
         replicas: int | str | None,
     ):
         self.model, self.tune, self.tempered = model, tune, replicas is not None
-        drawn = None  # by what sums the variables that the tempered model no longer has are drawn
+        drawn = None  # `Collapsed`, which draws the variables that are summed out of the tempered model
         if self.tempered:
             if fixed:
                 raise ValueError(
@@ -410,7 +410,7 @@ class Course:
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
-        if self._engine.tempered:  # it would move a copy of the state, and no replica
+        if self._engine.tempered:  # the point is a copy of one replica, which has not moved with it
             raise SamplingError(
                 "With temper= one program moves all variables, and another step has moved one of them, too. "
                 "Leave that step out."

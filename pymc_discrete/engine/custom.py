@@ -29,7 +29,7 @@ from pymc_discrete.runtime.reuse import PROGRAMS, Kept
 from pymc_discrete.starts.not_finite import raise_not_finite, terms_at
 from pymc_discrete.structure.jaxify import jaxify
 
-_kept: Kept[Callable] = Kept(PROGRAMS)  # one draw, compiled to check the function of a step
+_kept: Kept[Callable] = Kept(PROGRAMS)  # compiled draws, by which the user's functions are checked
 
 
 class CustomBlock(BlockOfStep):

@@ -35,7 +35,7 @@ class FurtherVariables(Block):
         self.density, self.given, self._of_model = of_model.density, given, of_model
         read = [name for of in given.likelihoods for name in of.read.values()]
         self.recorder, own = Recorder.of(given.model, read, of_model.points, {}, "for further variables")
-        # that at which they start stands for them where only the density of a start is asked for
+        # the density is also evaluated at a start, before any draw: further variables have their start values
         self.numbers = own | given.start
 
     @property

@@ -212,7 +212,7 @@ class Ladder:
         packed = {}
         for name, old in like.items():
             parts = [m.name for m in self.points.vectors.get(name, ())] or [name]
-            if parts[0] not in values:  # drawn given the others
+            if parts[0] not in values:  # summed out of the model: drawn later, given the rest
                 packed[name] = old
                 continue
             joined = jnp.concatenate([jnp.ravel(values[part]) for part in parts])
@@ -230,7 +230,7 @@ class Ladder:
         logs = jnp.log(jnp.maximum(replicas.betas, jnp.finfo(float).tiny))
         gaps = jnp.abs(jnp.log(jnp.maximum(betas, jnp.finfo(float).tiny))[:, None] - logs)
         old = jnp.arange(size)
-        gaps = jnp.where((old > 0) & (old < replicas.rungs), gaps, jnp.inf)  # at the prior nothing is learned
+        gaps = jnp.where((old > 0) & (old < replicas.rungs), gaps, jnp.inf)  # not from rung 0, the prior
         nearest = jnp.argmin(gaps, axis=1).at[0].set(0).at[rungs - 1].set(replicas.rungs - 1)
         of_replicas = replicas.replica_at[nearest]
         return Replicas(

@@ -85,9 +85,11 @@ class OfBlackjax(NamedTuple):
 
     Attributes
     ----------
-    init, state, kernel : of NUTS; a state is made by `init`, or of a point, the log density and its gradient
-    step_size : acceptance that is aimed at -> (init, update, final) of the adaptation of the step size
-    mass_update, mass_final : of the adaptation of the mass matrix
+    init : (point, log density) -> state of NUTS
+    state : (point, its log density, the gradient there) -> state of NUTS
+    kernel : a transition of NUTS
+    step_size : target acceptance -> the functions (init, update, final) that adapt the step size
+    mass_update, mass_final : the functions that adapt the mass matrix
     """
 
     init: Callable
@@ -320,7 +322,7 @@ class NutsBlock(Block):
                 inverse_mass_matrix=mass_matrix.inverse_mass_matrix(mass.inverse_mass_matrix, scores)
             )
             scores = jnp.zeros_like(scores)
-        # only the update asks for the acceptance that is aimed at, which is a setting of the run
+        # 0.5 stands for any target acceptance: of the three functions only `update`, not used here, reads it
         begin, _, end = self._blackjax.step_size(0.5)
         step_size = StepSize(*begin(end(state.step_size)))
         new = state._replace(step_size=step_size, mass=mass, scores=scores)

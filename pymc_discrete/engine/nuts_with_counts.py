@@ -148,7 +148,7 @@ class NutsWithCounts(NutsBlock):
 
     # ------------------------------------------------------------ while a chain runs
     def rounded(self, q):
-        """q (size,) with real numbers in the place of counts rounded to these."""
+        """q (size,) with the coordinates of counts rounded to integers; the others are unchanged."""
         return jnp.where(self._is_count, jnp.floor(q + 0.5), q)
 
     def exact(self, q, point: dict[str, Any]):

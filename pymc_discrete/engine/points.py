@@ -13,7 +13,7 @@ class Points:
 
     Parameters
     ----------
-    spaces : those of the steps that draw discrete variables, none of which two of them have
+    spaces : the spaces of the steps that draw discrete variables; no variable is in two of them
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Points:
     def pieces(self, space: Space) -> list[Member]:
         """The arrays of a packed point that hold the sites of a space, in the order of its sites.
 
-        Those of a step that another step's space has packed otherwise are parts of vectors.
+        An array that another step's space has packed into a vector is a part of that vector.
         """
         pieces = []
         for start, v in space.blocks:

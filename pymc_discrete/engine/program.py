@@ -46,9 +46,9 @@ class ChainState(NamedTuple):
     ----------
     point : {value variable or vector: array}, see `Points`
     blocks : one state per block
-    counts : those of `CountsOfValues`
-    replicas : those of a chain that is tempered; then the point and the states are copies of the replica's
-        that is at the posterior
+    counts : {variable: counts of its values}, see `CountsOfValues`
+    replicas : `Replicas` if the chain is tempered; the point and the states of the blocks are then copies of
+        those of the replica at the posterior
     """
 
     point: dict[str, Any]
@@ -370,7 +370,7 @@ class Compiled:
 
             def traced() -> Any:
                 with announced(what) as logged, collection_paused():
-                    if function == "pool":  # it sets the devices of its results, and holds no large arrays
+                    if function == "pool":  # has its own `out_shardings`, and no large constants to take out
                         return self._functions[function].lower(*args, **static), [], logged
                     level = REPEATED if function == "run" else SELDOM
                     return *lower(self._functions[function], level, args, static, self._everywhere), logged

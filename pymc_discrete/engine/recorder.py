@@ -60,9 +60,11 @@ class Recorder:
         dtypes: dict[str, Any],
         of: str = "recorded",
     ) -> tuple["Recorder", dict[str, np.ndarray]]:
-        """A recorder, the same one for models of the same structure, and its numbers for this model.
+        """A recorder, and the numbers (data and constants of the model) that it takes as arguments.
 
-        The numbers belong to the points that it is given; `of` tells them from those of another recorder.
+        Models of the same structure share one recorder. A point that the recorder is given must hold the
+        numbers beside the values of the variables; `of` is a part of their names, so that the numbers of two
+        recorders can stand in one point.
         """
 
         def make(structure: Structure) -> "Recorder":
@@ -180,7 +182,7 @@ def made_in_jax(
     Parameters
     ----------
     inputs : {value variable of the model: what takes its place}
-    unknown : those of them that a draw changes
+    unknown : the variables among these inputs that a draw changes
 
     Raises
     ------

@@ -32,8 +32,9 @@ class SummedState(NamedTuple):
     ----------
     usual : (d,) float, the means of the sites in tuning
     probabilities : [(size, K)], sums of the probabilities of values of the sites of each variable since then
-    transitions : (d,) int, how many transitions these are the sums of, those in which the site was summed out
-    far_out : FarOut, after the transitions since then
+    transitions : (d,) int, the number of transitions since tuning in which the site was summed out, whose
+        probabilities are added up
+    far_out : FarOut, counted over the transitions since tuning
     """
 
     usual: Any

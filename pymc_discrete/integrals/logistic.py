@@ -120,7 +120,7 @@ class Logistic:
         return form, {LOG_ODDS: predictor, TRIALS: trials}, bounds
 
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-        """Of the Polya-Gamma variables, and of what further successes add to those less half the trials."""
+        """Draw the Polya-Gamma variables, and what further successes add to successes - trials / 2."""
         log_odds, trials, (least, most) = values[LOG_ODDS], values[TRIALS], facts
         key, key_more = jax.random.split(key)
         few = trials < 1

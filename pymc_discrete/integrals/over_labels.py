@@ -78,7 +78,7 @@ class ConjugateParameter:
 
     @property
     def length(self) -> int:
-        """Of the vector that each label has, 1 where it has a number."""
+        """The length of the vector that the parameter has for each label; 1 where it has a number."""
         return self.shape[-1] if self.family.vectors else 1
 
     @property
@@ -259,7 +259,7 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def of(cls, p: ConjugateParameter) -> "Coordinates":
-        """Those of vectors with a Normal prior.
+        """The coordinates for a parameter of vectors, from the covariances of its prior and its likelihoods.
 
         Raises
         ------

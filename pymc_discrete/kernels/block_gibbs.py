@@ -288,9 +288,10 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
 
 
 def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
-    """The same visit, where the conditionals of all sites are found together, and few sites change.
+    """A visit that draws single sites in turn, as `scan`, with one evaluation for each site that changes.
 
-    Up to the next site that changes, all are drawn from the conditionals that they have now.
+    The conditionals of all sites are found together. They hold up to the next site that changes, so that all
+    sites before it are drawn from them.
     """
     start, v = target.space.blocks[n]
 
@@ -333,7 +334,10 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
     c = sites.shape[1]
 
     def drawn(u, of_sets, x, joined):
-        """(r, 2) int each, the sites from which the units go and to which, and the values of these after."""
+        """(r, 2) int each: the site of each set that has the unit and the one that gets it; their new values.
+
+        A unit that stays gives the same site twice, with its value.
+        """
         above = x[start + of_sets] - jnp.asarray(v.lower)[of_sets]
         place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
         order = jnp.take_along_axis(of_sets, place, axis=1)  # first the count with the unit
@@ -458,7 +462,7 @@ def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
 
 
 def tournament(c: int) -> int:
-    """The number of turns in which c sites each meet every other one once: of a tournament's rounds."""
+    """The number of rounds of a tournament in which each of c sites meets every other one once."""
     return c - 1 + c % 2
 
 
@@ -592,7 +596,11 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
     now = x[start + pairs]
 
     def drawn(u, first):
-        """The values (r, 2) after a draw, given those (r, C) of the first sites that are looked at."""
+        """(r, 2) int, the values of the pairs after a draw among C candidates each.
+
+        `first` (r, C) is the value that each candidate gives to the first site of its pair; the value of the
+        second site follows from the constraint.
+        """
         # the barriers keep XLA from computing these again at each of their uses
         values = jax.lax.optimization_barrier(v.constraint.candidates(first.astype(x.dtype), now))
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))

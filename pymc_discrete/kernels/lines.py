@@ -1,4 +1,8 @@
-"""Draws along lines x + t v, of sites that linear equations tie (`LinearConstraint`), and of others."""
+"""Draws along lines x + t v, which change several sites of a variable at once by multiples of a vector v.
+
+Sites that linear equations tie (`LinearConstraint`) can change in no other way; counts that limit each other
+(`Variable.lines`) may also change alone.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -99,7 +103,7 @@ def round_of(target, n: int, lines: Lines, fewest: int, full: int, width: int, i
 
 
 def looks_at_whole_line(v: Variable, width: int) -> bool:
-    """Whether a draw along a line computes all its states, of which the longest has `width`."""
+    """Whether a draw along a line looks at all states of the line; `width` is the most that a line has."""
     return v.finite and (v.constraint is not None or width <= LONGEST_WHOLE_LINE)
 
 

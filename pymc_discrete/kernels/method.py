@@ -93,9 +93,10 @@ class Method(ABC):
 
     # ------------------------------------------------------------ what is chosen when tuning ends
     def chosen(self, target: Any) -> Callable[[Any, Any], dict[str, Any]] | None:
-        """A function of the means of `Info.measured` in tuning, and of NumPy or jax.numpy.
+        """The function that chooses parameters of the kernel when tuning ends; None where nothing is chosen.
 
-        It returns {name: value} of parameters of the kernel after tuning; None where nothing is chosen.
+        It takes the means of `Info.measured` over the tuning draws and the array module, NumPy or jax.numpy,
+        and returns {name of a parameter: its value}.
         """
         return None
 

@@ -395,13 +395,13 @@ class PairMoves:
         return jnp.where(together, -IMPOSSIBLE_PENALTY, d)
 
     def estimates(self, table, x, z, rows: list | None = None):
-        """(size,) float, nats, estimates of the differences of all moves from z; (m,) of those of some
-        `rows`.
+        """(size,) nats, estimates of the differences of all moves from z, by a table that was computed at x.
 
         Parameters
         ----------
         table : the result of `table` at x (d,)
         z : (d,) int
+        rows : for each group the rows whose moves are wanted; None for all moves
         """
         of_groups = []
         for k, (_, group) in enumerate(self.groups):

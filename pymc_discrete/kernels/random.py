@@ -140,7 +140,7 @@ def choose_or_stay(uniforms, weights, total):
 def choose(uniforms, log_weights):
     """(r,) int, an entry of each row of `log_weights` (r, K); K where all of them are impossible."""
     K = log_weights.shape[1]
-    if K > ONE_BY_ONE:  # else XLA computes them once for their maximum, and again for what follows
+    if K > ONE_BY_ONE:  # the barrier keeps XLA from computing the weights twice, for their maximum and again
         log_weights = jax.lax.optimization_barrier(log_weights)
     # A log density of +inf is an error of the model. Drawing that value lets a later check report it.
     log_weights = jnp.minimum(log_weights, jnp.finfo(log_weights.dtype).max)

@@ -25,9 +25,9 @@ class Round(NamedTuple):
 
     Attributes
     ----------
-    fewest : int, the number of turns of which a sweep takes no fewer, whatever they cost
+    fewest : int, the number of turns that a sweep takes at least, whatever they cost
     full : int, the number of turns that try each move once
-    computations : int, those of a turn that run one after another
+    computations : int, how many computations of a turn have to run one after another
     operations : float, the estimated cost of a turn, in additions
     """
 
@@ -49,7 +49,8 @@ Way = tuple[Round, Callable[[int], Callable]]
 def numbers_of_turns(rounds: list[Round]) -> list[int]:
     """How many turns of each round a sweep takes.
 
-    The same share of each: all of them, or as many as take `CHEAP_ROUND` operations together.
+    It takes the same share of the `full` turns of each: all of them, or as many as take `CHEAP_ROUND`
+    operations together; but never less than `fewest`.
     """
     whole = sum(r.full * r.cost for r in rounds if r.full > r.fewest)
     share = min(1.0, CHEAP_ROUND / whole) if whole else 1.0

@@ -21,7 +21,7 @@ def added_at(index: Any, values: Any, n: int) -> Any:
 
 
 def lowest_at(start: Any, index: Any, values: Any) -> Any:
-    """(n,) the least of each element of `start` (n,) and of those values (m,) that have its index (m,)."""
+    """(n,) where element i is the minimum of `start[i]` and of those values (m,) whose index (m,) is i."""
     return combined_at(start, index, values, jnp.minimum, lambda: start.at[index].min(values))
 
 

@@ -21,7 +21,7 @@ def settle(key, x, target):
     target : Target
     """
     if len(target.space.tied):
-        # These are moved by Gibbs sampling alone, which rejects nothing, so that no chain is stuck.
+        # Sites that equations tie are moved by Gibbs sampling only. It rejects nothing, so no chain is stuck.
         return x
     # A path of one move can also move sites that change only together.
     together = target.space.constrained.any()

@@ -45,7 +45,7 @@ def default_settings(wide: bool | None = None) -> Iterator[None]:
         yield
 
 
-# those that change what a program computes, besides those that `default_settings` fixes
+# the settings of JAX that change what a program computes, besides those that `default_settings` fixes
 SETTINGS = (
     "jax_enable_x64",
     "jax_default_matmul_precision",

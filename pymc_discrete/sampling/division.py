@@ -77,7 +77,7 @@ def steps_of(
 
 
 def given_and_flat(step: Any) -> tuple[list[Any], list[Any]]:
-    """The steps that a user gives, and the same with those that PyMC has put into one taken apart."""
+    """The steps that a user gives, and the same list with each `CompoundStep` replaced by its steps."""
     given = [] if step is None else list(step) if isinstance(step, list | tuple) else [step]
     return given, [s for one in given for s in (one.methods if isinstance(one, CompoundStep) else [one])]
 
@@ -184,8 +184,9 @@ class Division(NamedTuple):
     ----------
     described : the model
     left : discrete variables without a step whose elements may change alone
-    vectors : those whose elements change only together, which are summed out only where they are named
-    lent : those that only a flow's step moves, which takes another step beside it
+    vectors : discrete variables without a step whose elements change only together: they are summed out only
+        where the user names them
+    lent : discrete variables that only a flow's step moves, which needs another step beside it
     moved : continuous variables that no step moves, and NUTS does
     """
 
@@ -262,9 +263,10 @@ def shares_variables(step: JaxStep | CustomStep | NutsInJax) -> bool:
 
 
 def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | CustomStep]]:
-    """What `collapse` is with the variables that steps of `pm.sample` sum out, and the other steps.
+    """What `pmd.sample` makes of steps for `pm.sample`: its argument `collapse`, and the other steps.
 
-    In place of PyMC's NUTS, which is in these steps, the chain's own moves their continuous variables.
+    A `CollapsedNUTS` becomes variables that are added to `collapse`, an `IntegratedNUTS` the step of its
+    discrete variables. Their continuous variables are left to the NUTS of the compiled chain.
     """
     names: list[str] = []
     steps: list[JaxStep | CustomStep] = []
@@ -288,7 +290,7 @@ def collapsed_by_name(model: pm.Model, names: list[str], moved: list[str], colla
 
     Parameters
     ----------
-    names : discrete variables without a step, or with a flow's step only, which moves them beside another
+    names : discrete variables that no step moves, or only a flow's step, which needs another one beside it
     moved : continuous variables that NUTS moves
     collapse : as in `sample`
     """

@@ -27,10 +27,10 @@ class PlannedRun(NamedTuple):
 
     Attributes
     ----------
-    model : of the user
+    model : the user's model
     moved : the model that is sampled, tempered where that is asked for
-    still : variables of it that nothing moves
-    drawn : by what sums the variables are drawn that it no longer has
+    still : variables of `moved` that nothing moves
+    drawn : the sums by which variables of `model` are drawn that were summed out of `moved`, or None
     point : {value variable: array}, where both models start by themselves
     steps : the steps of the variables
     blocks, packing : of a chain, as `blocks_of` gives them
@@ -66,9 +66,9 @@ class PlannedRun(NamedTuple):
         var_names: Sequence[str] | None,
         idata_kwargs: dict[str, Any],
     ) -> "PlannedRun":
-        """That of a call of `sample`, whose arguments these are; `replicas` as `replicas_of` gives them.
+        """Plan a call of `sample` from its arguments, and log how each variable is moved.
 
-        A logged line says how each variable is moved.
+        `replicas` is as `replicas_of` gives them.
         """
         moved, still, drawn = model, list[str](), None
         if replicas is not None:

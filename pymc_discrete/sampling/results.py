@@ -16,7 +16,7 @@ from pymc_discrete.runtime.names import shown
 
 # entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
-# those of them that are computed from the draws of all variables
+# the entries among `KNOWN` that are groups of the result, computed from the draws of all variables
 OF_DRAWS = ("log_likelihood", "log_prior")
 
 

@@ -68,10 +68,10 @@ class Constraint(ABC):
         """
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """(n,) int, values that meet the constraint, near the proposed ones (n,), from which a chain starts.
+        """(n,) int, the values at which a chain starts: near the proposed ones (n,), meeting the constraint.
 
-        The proposed values themselves where PyMC's own starts meet the constraint: others come from the
-        user, and are refused.
+        By default the proposed values themselves, since PyMC's own starts meet the constraint. Values that do
+        not come from the user, and are refused (`refusal`).
         """
         return values
 
@@ -83,7 +83,7 @@ class Constraint(ABC):
     def random_moves(
         self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, number: int, rng: np.random.Generator
     ) -> ListedMoves | None:
-        """Random moves from values (n,) to others between bounds (n,): `number` rows with C = 1.
+        """`number` random moves from values (n,) to other values between bounds (n,), one for each row.
 
         None where no site can change.
         """

@@ -175,7 +175,7 @@ class GivenInputs(Density):
 
     @abstractmethod
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        """Of the values of all variables: x, the inputs of the context, and the values as arrays."""
+        """Take the values of all variables apart: x (d,), the inputs of the context, and {name: array}."""
 
     @abstractmethod
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:

@@ -74,9 +74,10 @@ class Interactions:
 
     @cached_property
     def scanned(self) -> list[tuple[int, np.ndarray]]:
-        """The sites of parts in which every site interacts with every other.
+        """[(variable number, (r,) int, sites counted within it)] of sites that have to be drawn one by one.
 
-        Without sites that change together. [(variable number, (r,) int sites counted within it)]
+        They are in parts in which every site interacts with every other; sites that change only together are
+        left to `scanned_sets`.
         """
         mixed = self._mixed & ~self.space.constrained
         by_variable = [np.flatnonzero(mixed[start : start + v.size]) for start, v in self.space.blocks]
@@ -84,7 +85,7 @@ class Interactions:
 
     @cached_property
     def coloured_sets(self) -> list[Sets]:
-        """The sets of constrained sites but `scanned_sets`, in groups of which no two sets interact."""
+        """The sets of constrained sites, in groups in which no two sets interact; without `scanned_sets`."""
         coloured = []
         for n, (start, v) in enumerate(self.space.blocks):
             if v.constraint is None:

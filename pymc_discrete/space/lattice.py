@@ -112,6 +112,6 @@ def short_vectors(basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def signless(v: np.ndarray) -> tuple[int, ...]:
-    """Of the vectors v and -v that whose first element other than 0 is positive."""
+    """The vector v or -v, whichever has a positive number as its first element that is not 0."""
     first = next((a for a in v if a), 0)
     return tuple((v if first >= 0 else -v).tolist())

@@ -222,7 +222,7 @@ class LinearConstraint(Constraint):
 
     # ------------------------------------------------------------ the constraint itself
     def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds (n,) that follow from those for which the constraint was built."""
+        """The bounds (n,) that the constraint found when it was built, whatever the arguments are."""
         return self.lower, self.upper
 
     @cached_property
@@ -253,7 +253,10 @@ class LinearConstraint(Constraint):
 
     # ------------------------------------------------------------ values on the host
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """(n,) int, the values between the bounds with A x = y that are nearest to others, in sum."""
+        """(n,) int, the x between the bounds with A x = y for which the sum of |x - values| is least.
+
+        Where the solver finds none, `somewhere`.
+        """
         if self.met(values).all() and ((self.lower <= values) & (values <= self.upper)).all():
             return values
         found = solution(self.matrix, self.totals, self.lower, self.upper, np.zeros(len(values)), values)

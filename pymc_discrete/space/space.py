@@ -766,11 +766,11 @@ def constrained(
 def offsets_for(
     names: tuple[str, ...], support: Support, window: Any, scale: Mapping[str, float], every_value: bool
 ) -> np.ndarray | None:
-    """(K,) int, the offsets of variables that are one in the space; None where every value is a neighbour.
+    """(K,) int, the offsets of a variable of the space; None where every value is a neighbour.
 
     Parameters
     ----------
-    names : of the variables
+    names : of the model's variables that are joined into this one
     window, scale : as for `Space.build`
     every_value : whether every value of a bounded support is a neighbour, however many
     """

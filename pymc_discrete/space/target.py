@@ -30,7 +30,7 @@ class Target:
     def __init__(self, density: Density, context: Any = None):
         self.density, self.context = density, context
         self._point: dict[str, Any] | None = None
-        self._inputs: Any = None  # of the context, until it is prepared
+        self._inputs: Any = None  # what the context is prepared from, as long as it is not prepared yet
 
     def tree_flatten(self) -> tuple[tuple[Any], Density]:
         return (self.context if self._inputs is None else self.ready(),), self.density

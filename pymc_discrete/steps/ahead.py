@@ -63,7 +63,7 @@ class Ahead:
     who : the step that hands the draws out, as messages name it
     own : for each step of the program, the variables that it draws
     by_nuts : continuous value variables that NUTS moves
-    slots : which dictionary of statistics has those of NUTS, and those of each step
+    slots : for NUTS and then for each step, the index of the dictionary that gets its statistics
     """
 
     def __init__(

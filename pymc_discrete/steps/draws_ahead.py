@@ -27,7 +27,7 @@ class WhatMoves(NamedTuple):
     summed : value variables that are summed out
     by_nuts : continuous value variables that NUTS moves
     of_nuts : options of NUTS
-    slots : which dictionary of statistics has those of NUTS, and those of each step
+    slots : for NUTS and then for each step, the index of the dictionary that gets its statistics
     instead : (model, names) -> steps of the variables that are summed out, where other steps have taken
         all continuous ones
     """
@@ -45,8 +45,9 @@ class DrawsAhead(HasChain):
 
     Attributes
     ----------
-    draws_ahead : whether it does
-    replicas : of each chain, as in `engine.ladder.Ladder`; None where nothing is tempered
+    draws_ahead : whether `start_ahead` was called
+    replicas : how many replicas each chain has, int or "auto", as in `engine.ladder.Ladder`; None where
+        nothing is tempered
     settings : the step and its options, in one line
     """
 
@@ -74,7 +75,10 @@ class DrawsAhead(HasChain):
         self.replicas, self.settings = replicas, f"{self.settings}; {replicas} replicas"
 
     def declare(self, *statistics: dict[str, Any]) -> None:
-        """Have these dictionaries {statistic: (type, shape)}, of which the last has the log density."""
+        """Set the statistics that PyMC records, given as dictionaries {statistic: (type, shape)}.
+
+        The log density, `model_logp`, is in the last dictionary only.
+        """
         shapes = [{n: s for n, s in of.items() if n != "model_logp"} for of in statistics]
         shapes[-1]["model_logp"] = NUTS_STATISTICS["model_logp"]
         types = [{name: dtype for name, (dtype, _) in of.items()} for of in shapes]

@@ -40,7 +40,8 @@ from pymc_discrete.steps.ahead import Ahead, AheadState, HasChain
 
 WAIT = 5.0  # seconds after which a client looks whether its parent is alive
 ENDED = "The process that makes the draws of this chain has ended, and the chain cannot go on."
-# In place of the name of a step: the connection carries nothing, and is there to be seen to end.
+# A client sends this in place of a step's name, on a connection that carries no messages: when it closes, the
+# process that makes the draws has ended.
 LIFELINE = "lifeline"
 PURPOSE = b"pymc_discrete"  # a client signs it together with the server's random challenge
 # errors that keep their type on the way to a client

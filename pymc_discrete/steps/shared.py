@@ -23,7 +23,7 @@ class LeftValues:
     values : {variable: the value with which the draw ended}, until another step has drawn the variable
     """
 
-    # of the steps of this process, to be found by the others
+    # every `LeftValues` of this process, so that a step finds what other steps have left
     _all: ClassVar[WeakSet["LeftValues"]] = WeakSet()
 
     def __init__(self) -> None:

@@ -88,7 +88,7 @@ def steps_for(
 
 
 def target_for(described: DescribedModel, names: list[str], options: dict[str, Any], **more: Any) -> Target:
-    """The target of some variables, with those of the options of `AutoStep` that concern it."""
+    """The target of some variables, built with those `options` of `AutoStep` that concern a target."""
     concerned = ("differences", "support", "window", "integrate")
     own = {key: value for key, value in options.items() if key in concerned}
     return target_of(described, names, **own, with_numbers=True, **more)

@@ -197,7 +197,7 @@ def sum_of(bounds: Interval, n: float) -> Interval:
 
 
 def positions(shape: Sequence[int | None]) -> Interval:
-    """Of the positions among the elements of an array."""
+    """Bounds of the flat positions of the elements of an array; None is a length that is not known."""
     return 0.0, max(math.prod(size_of(n)[1] for n in shape) - 1, 0.0)
 
 

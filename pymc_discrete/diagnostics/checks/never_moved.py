@@ -15,7 +15,7 @@ from pymc_discrete.runtime.names import shown
 
 
 def said_of_still_elements(found: Sequence[Finding], facts: Facts) -> list[str]:
-    """What is said of several variables in the same words is said once."""
+    """The lines for the log: one for each thing to say, about all variables that it is true of."""
     names_of: dict[str, list[str]] = {}
     for one in found:
         names_of.setdefault(predicate(one, facts), []).extend(one.names)

@@ -1,6 +1,6 @@
-"""Labels that are in another order, in other chains or within them.
+"""Label switching: labels whose order differs between chains, or changes within a chain.
 
-Later checks are of draws with the labels in one order.
+The checks after this one read draws in which the labels were put in one order.
 """
 
 from collections.abc import Sequence

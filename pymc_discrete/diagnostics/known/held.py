@@ -37,9 +37,9 @@ class Conditionals(NamedTuple):
     space : Space
     at : point -> (x (d,), target), as `Target.at`
     outside : names of the continuous variables that the block's log density reads
-    complete : whether nothing else is unknown but these and the block
-    own : those of `outside` that nothing but their priors and this log density read, and there not the priors
-        of the block's variables
+    complete : whether the model has no unknowns but those in `outside` and the block
+    own : the variables in `outside` that only their own priors and the block's log density read, and in that
+        not the priors of the block's variables
     """
 
     space: Space
@@ -83,8 +83,9 @@ def held(of: Conditionals, points: Sequence[PointType], improbable: np.ndarray, 
     Parameters
     ----------
     points : the model's point at the end of each chain
-    improbable : (chains, d) bool, where other values of a site are; of a site where they are in no chain the
-        result says nothing, and only of one where they are in all whether it is certain, or held
+    improbable : (chains, d) bool, whether all other values of a site are improbable where a chain ended. If
+        this holds in no chain the site is not examined, and only if it holds in all chains can the site be
+        `certain` or `alone`.
     rare : values of a windowed site that its window leaves out must have a smaller probability in all
     """
     space, rng = of.space, np.random.default_rng(0)
@@ -194,7 +195,7 @@ def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
         x, target = of.at(point)
         lp, differences = (np.asarray(a, float) for a in target.logdensity_and_differences(x))
         possible = differences > -np.inf
-        # of each other value of each site, whether it begins to use, or ends to use, some element
+        # for each other value of each site, whether a move there begins, or ends, the use of some element
         begins, ends = np.zeros(differences.shape, bool), np.zeros(differences.shape, bool)
         for name, i in elements_outside(of, point):
             moved, which = np.array(point[name], order="C"), slice(None) if i is None else i

@@ -39,9 +39,10 @@ class Leaving(NamedTuple):
         is
     alone : (elements,) bool, whether a continuous variable enters the conditional of this site only, so that
         each may hold the other
-    by : names of the continuous variables that enter the conditionals of those sites
-    unused : names of elements of these that do not enter the likelihood where a chain ended, and do where a
-        site has another value
+    by : names of the continuous variables that enter the conditionals of the variable's sites; empty unless a
+        site hardly moves
+    unused : names of elements of continuous variables that do not enter the likelihood where a chain ended,
+        and do where a site has another value
     summed : whether the variable is summed out, and drawn exactly given the others
     among_models : (elements,) bool, see `Held`
     """

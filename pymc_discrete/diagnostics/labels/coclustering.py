@@ -78,7 +78,7 @@ def together(labels: np.ndarray) -> np.ndarray:
     for rows in chunks(draws, n):
         clusters = partitions(labels[rows])
         sizes = clusters.max(axis=1) + 1
-        row = clusters + (np.cumsum(sizes) - sizes)[:, None]  # of H, of all clusters of all draws
+        row = clusters + (np.cumsum(sizes) - sizes)[:, None]  # rows of H: all clusters of all draws
         # float32 counts exactly, because a chunk has far fewer than 2^24 draws
         for part in within(sizes, n):
             first, last = row[part].min(), row[part].max()

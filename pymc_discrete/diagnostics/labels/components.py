@@ -35,7 +35,10 @@ def components_in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.n
 
 
 def effective_up_to_enough(draws: np.ndarray) -> np.ndarray:
-    """Effective draws of a chain, of those that are needed, a mean over elements of (chains, draws, ...)."""
+    """Effective draws per chain, each cut off at `FEWEST_EFFECTIVE`, as a mean over elements.
+
+    `draws` are (chains, draws, ...). Of many elements some `COMPARED`, evenly spaced, are looked at.
+    """
     from arviz_stats.base import array_stats  # imported only here, as that takes long
 
     flat = draws.reshape(*draws.shape[:2], -1)

@@ -125,7 +125,10 @@ class ActiveColumns(OfGates):
         return self._made_anew(none, self._gates(state), context, True)
 
     def _made_anew(self, at: SweptColumns, gates, context: ColumnsContext, really) -> SweptColumns:
-        """With all coefficients active whose gate (p,) is not 0, entering in chunks; `at` if not `really`."""
+        """The state with all coefficients active whose gate (p,) is not 0, computed from none active.
+
+        Coefficients enter in chunks. If `really` is False, `at` is returned as it is.
+        """
         form = context.form._replace(gates=gates)
         none = SweptColumns(Predictor.of_none(form), context.diagonal, context.column)
 
@@ -174,11 +177,11 @@ class ActiveColumns(OfGates):
         return self._made_anew(at, then, context, wrong)
 
     def _swept(self, at: SweptColumns, j, gates, leaves, context: ColumnsContext) -> SweptColumns:
-        """With coefficient j active, or inactive again if it `leaves`.
+        """The state `at` after coefficient j has become active, or inactive if it `leaves`.
 
         Parameters
         ----------
-        gates : (p,), with that of j as it is while it is active
+        gates : (p,), the gates of all coefficients while j is active, so that the gate of j is not 0
         """
         form = context.form._replace(gates=gates)
         others = prior_variances(form)

@@ -69,7 +69,7 @@ class SumsByLabel:
 
     @classmethod
     def of(cls, var: Variable) -> "SumsByLabel | None":
-        """A variable as sums by label, or None where it is none."""
+        """A variable of the graph as sums by label; None where it is computed in another way."""
         node = var.owner
         if node is None or not isinstance(node.op, AdvancedIncSubtensor) or node.op.set_instead_of_inc:
             return None
@@ -144,7 +144,7 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
     moved = Depends(sums)
 
     def change(v: Variable) -> Variable | None:
-        """None for a function that plain subtraction is left to."""
+        """The change of v as a graph of its own; None where the two values have to be subtracted."""
         node = v.owner
         if v in sums:
             return sums[v].astype(v.type.dtype)
@@ -168,7 +168,7 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
         return -total if isinstance(scalar, Neg) else total
 
     def constant_step(v: Variable) -> float | None:
-        """By how much a tensor grows, None where that is not the same everywhere."""
+        """The constant by which v grows when the numbers are added to the sums; None where there is none."""
         if v in sums:
             return constant_number(sums[v])
         node = v.owner
@@ -203,9 +203,10 @@ class FunctionOfSums:
 
 
 def sums_apart(total: Variable, graph: LogpGraph) -> Variable:
-    """A graph in which sums by label are added to what depends on the block, and do not begin with it.
+    """A graph in which sums by label begin at 0, also those that PyTensor adds to another tensor in place.
 
-    PyTensor writes the one as the other.
+    Its rewrites turn `base + sums` into an increment of `base`. Where `base` depends on the block, this is
+    undone, so that both can be analysed.
     """
     made: dict[tuple[Variable, ...], Variable] = {}
 
@@ -291,9 +292,10 @@ def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
 
 
 def merged_by_label(terms: Sequence[Term], dependence: Dependence) -> list[Term]:
-    """Terms of which those that are sums over the same labels are one, so that each label is read once.
+    """The terms, where those that are sums over the same labels are added up to one: a label is read once.
 
-    Terms to which all elements add the same, whose changes tables have, stay apart from others.
+    Terms in which every element adds the same number to the sums are not joined with others, since only their
+    changes can be read from tables.
     """
     alike: dict[tuple[Variable, bool], list[Term]] = {}
     others = []
@@ -435,7 +437,7 @@ class ByLabel(MoveByMove):
 
     @cached_property
     def _adds(self) -> bool:
-        """Whether the term is one sum over labels, whose changes are those of its summands."""
+        """Whether the term itself is a sum over labels, so that it changes by what its summands change."""
         return self.total in self.found.rows
 
     def _inner_at(self, tensors: dict[Variable, Any], arrays: dict[Variable, Any]) -> list[Any]:
@@ -466,7 +468,7 @@ class ByLabel(MoveByMove):
         )
 
     def _after(self, n: int, state: BlockState, rows, candidates) -> tuple[Any, list[Any]]:
-        """As `_now` after each move: (r, m, K) each."""
+        """The labels (r, m, K) of the elements of each site after each move, and what each adds (r, m, K)."""
         elements = self.elements[n]
         mask = elements.mask if rows is None else jnp.asarray(elements.mask)[rows]
 
@@ -578,7 +580,7 @@ class ByLabel(MoveByMove):
         labels = jnp.broadcast_to(np.arange(self.size), sums[0].shape)
         changes = []
         for summands, rows in zip(self.found.rows.values(), self._rows, strict=True):
-            now = state.tensors.get(summands)  # not kept where there are tables
+            now = state.tensors.get(summands)  # None where tables are kept in place of the summands
             if now is None:
                 now = rows.at(np.arange(self.size), [state.tensors[v] for v in rows.sums], state.arrays)
             then = rows.at(labels, [by_tensor[v] for v in rows.sums], state.arrays)
@@ -645,7 +647,7 @@ class ByLabel(MoveByMove):
                 new[var] = tensor.at[labels].set(values)
                 continue
             for label, value in zip(labels, values, strict=True):
-                tensor = tensor.at[label].set(value)  # one at a time, since XLA copies it for all at once
+                tensor = tensor.at[label].set(value)  # one `set` of all would make XLA copy the tensor
             new[var] = tensor
         return new
 

@@ -356,7 +356,10 @@ class Incremental(MoveByMove):
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
 
     def _joint_change(self, f: Frontier, n: int, state: BlockState, moves: JointMoves, dtype=float):
-        """(r m, k, C), the changes of the source's elements of each site; of those of several sites, once."""
+        """(r m, k, C), how the source's elements that each site enters change; 0 for padding.
+
+        An element that several sites of a row enter has its change at one of them, and 0 at the others.
+        """
         graph = (f.source, f.elements[n], n)
         now = Reader(self.dependence, state.arrays, moves.each).read(f.source, f.elements[n].index)
         then = after_joint_moves(*graph, state, self.dependence, self.space, moves)

@@ -44,11 +44,11 @@ TABLEAU_ERROR = 1e-8
 
 
 class GatedPrior(NamedTuple):
-    """D and h of coefficients with a gate; any numbers for the others.
+    """The log prior -D_k b_k^2 / 2 + h_k b_k of each coefficient b_k with a gate; any numbers for the others.
 
     Attributes
     ----------
-    precision, linear : (p,)
+    precision, linear : (p,), D and h
     """
 
     precision: Any
@@ -111,7 +111,12 @@ def inactive(tableau: Tableau, gates, prior: GatedPrior) -> Tableau:
 
 
 def gain(tableau: Tableau, gates, prior: GatedPrior):
-    """() nats, the log density with these gates (m,) less that with gates 0, given `inactive`."""
+    """() nats, the log density with the gates (m,) of a site less the log density with all of them 0.
+
+    Parameters
+    ----------
+    tableau : the site's own part (m, m), with its coefficients inactive, see `inactive`
+    """
     total = jnp.zeros(())
     for j in range(gates.shape[0]):
         active, one = gates[j] != 0, prior.of(j)
@@ -286,7 +291,7 @@ class Swept(OfGates):
     def _made_anew(self, tableau: Tableau, gates, context: SweptContext, really) -> Tableau:
         """The tableau swept on all coefficients with a gate (p,) other than 0; `tableau` if not `really`.
 
-        XLA copies nothing that a loop without iterations carries, as it would at a condition.
+        This is a loop, without iterations if not `really`, because XLA would copy the tableau at a condition.
         """
 
         def next_active(carried: tuple[Any, Any, Tableau]) -> tuple[Any, Any, Tableau]:
