@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -378,32 +379,41 @@ def test_ways(build, way):
         assert np.corrcoef(got, want)[0, 1] > 0.5
 
 
-def within_budget(weights, budget, scaled):
+def within_budget(weights, budget, scaled=False):
     """A weighted sum of sites is at most a budget, and in some states equal to it but for rounding."""
-    with pm.Model() as model:
-        z = pm.Bernoulli("z", 0.5, shape=len(weights))
-        total = pt.dot(z, weights) * (pm.HalfNormal("scale", 1.0) if scaled else 1.0)
-        pm.Potential("budget", pt.switch(total <= budget, 0.0, -np.inf))
-    return model
+    z = pm.Bernoulli("z", 0.5, shape=len(weights))
+    total = pt.dot(z, weights) * (pm.HalfNormal("scale", 1.0) if scaled else 1.0)
+    pm.Potential("budget", pt.switch(total <= budget, 0.0, -np.inf))
+
+
+def within_capacities(weights, capacity):
+    """As `within_budget`, for the sum of each label."""
+    z = pm.Bernoulli("z", 0.5, shape=len(weights))
+    totals = pt.inc_subtensor(pt.zeros(2)[z], weights)
+    pm.Potential("capacity", pt.switch(totals <= capacity, 0.0, -np.inf).sum())
+    pm.Potential("squares", (totals**2).sum())
 
 
 WEIGHTS = np.array([0.3, 0.6, 0.1, 0.9, 0.2])
 
 
 @pytest.mark.parametrize(
-    ("weights", "budget", "scaled", "way"),
+    ("build", "way"),
     [
-        (WEIGHTS, 1.2, False, "brute force"),  # sums that are changed by weights are rounded otherwise
-        (10 * WEIGHTS, 12.0, False, "incremental"),
-        (WEIGHTS, 1.2, True, "incremental"),  # equal with probability 0
+        (partial(within_budget, WEIGHTS, 1.2), "brute force"),
+        (partial(within_budget, 10 * WEIGHTS, 12.0), "incremental"),
+        (partial(within_budget, WEIGHTS, 1.2, scaled=True), "incremental"),  # equal with probability 0
+        (partial(within_capacities, WEIGHTS, 1.2), "brute force"),
+        (partial(within_capacities, 10 * WEIGHTS, 12.0), "incremental"),
     ],
 )
-def test_sums_are_computed_anew_where_rounding_decides(weights, budget, scaled, way):
-    model = within_budget(weights, budget, scaled)
+def test_sums_are_computed_anew_where_rounding_decides(build, way):
+    with pm.Model() as model:
+        build()
     target = pmd.target_from_model(model, ["z"])
     assert target.describe()["z"]["way"] == way
     logp, point = oracle(model), model.initial_point()
-    point |= {"scale_log__": np.array(-0.1)} if scaled else {}
+    point |= {"scale_log__": np.array(-0.1)} if "scale_log__" in point else {}
     states = np.array(list(itertools.product([0, 1], repeat=5)))
     possible = np.array([logp(point | {"z": z}) > -np.inf for z in states])
     assert 0 < possible.sum() < len(states)

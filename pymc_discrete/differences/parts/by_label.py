@@ -43,6 +43,7 @@ from pymc_discrete.structure import costs
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.jaxify import jaxify
+from pymc_discrete.structure.jumps import decided_by_rounding
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import context_inputs, rebuild
 from pymc_discrete.structure.terms import Term
@@ -378,6 +379,8 @@ class ByLabel(MoveByMove):
             return None
         moving = [v for s in found.sums for v in (s.index, s.stat) if dependence.graph.depends(v)]
         if not same_sites(moving, dependence):
+            return None
+        if any(map(decided_by_rounding(total, dependence.graph), (s.var for s in found.sums))):
             return None
         return cls(term, total, found, dependence, space)
 

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.traversal import ancestors, toposort
 
 from pymc_discrete.differences.parts.elements import (
     SiteElements,
@@ -31,20 +30,16 @@ from pymc_discrete.differences.parts.part import BlockState, Factors, MoveByMove
 from pymc_discrete.runtime.float32 import change, floats_are_32_bit, reference
 from pymc_discrete.space.space import Space
 from pymc_discrete.structure import costs
-from pymc_discrete.structure.bounds import is_whole
 from pymc_discrete.structure.columns import column_update, is_tame
 from pymc_discrete.structure.degree import Degree
 from pymc_discrete.structure.dependence import Dependence
-from pymc_discrete.structure.derivatives import decides, steps
 from pymc_discrete.structure.jaxify import jaxify
-from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
-from pymc_discrete.structure.numbers import NeedsValues, Number, numbers_in
+from pymc_discrete.structure.jumps import decided_by_rounding
+from pymc_discrete.structure.logp_graph import adds_up
 from pymc_discrete.structure.rebuild import context_inputs
 from pymc_discrete.structure.sums import all_summands
 from pymc_discrete.structure.terms import Term
 
-# Sums and products of a few numbers are exact if they are multiples of the first and smaller than the second.
-FINEST, MOST = 2.0**-8, 2.0**16
 MEMORY_CAP = 2**27  # bytes of the changed frontiers of all moves that are evaluated at once
 
 
@@ -76,7 +71,7 @@ class Frontier:
 def frontier_of(total: Variable, dependence: Dependence, space: Space) -> list[Frontier]:
     """The tensors at which a walk from `total` towards its inputs stops."""
     graph, seen, stack = dependence.graph, set(), [total]
-    ties = that_may_tie(total, graph)
+    rounding_decides = decided_by_rounding(total, graph)
     frontier: dict[Variable, Frontier] = {}
 
     def elements_of(source: Variable) -> dict[int, SiteElements]:
@@ -94,50 +89,13 @@ def frontier_of(total: Variable, dependence: Dependence, space: Space) -> list[F
         moving = [j for j, i in enumerate(node.inputs) if graph.depends(i)]
         source = node.inputs[moving[0]]
         alone = len(moving) == 1 and adds_up(var) and dependence.of(source) is not None
-        # A sum that is changed term by term is rounded otherwise than one that is computed anew: with one the
-        # same state may be beyond a threshold and with the other not.
-        if alone and is_tame(source, node, graph) and not (var in ties and is_rounded(var, graph)):
+        if alone and is_tame(source, node, graph) and not rounding_decides(var):
             update = column_update(node.op, node, moving[0], graph)
             if update is not None:
                 frontier[var] = Frontier(var, source, elements_of(source), node, update)
                 continue
         stack.extend(node.inputs)
     return list(frontier.values())
-
-
-def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
-    """The tensors that enter a comparison, or a step-like function, that no continuous unknown enters.
-
-    What is compared may be equal to the threshold in some states, which otherwise has probability 0.
-    """
-    nodes = [n for n in toposort([total], blockers=graph.values) if any(map(graph.depends, n.inputs))]
-    found: set[Variable] = set()
-    for n in nodes:
-        if any(steps(n) or decides(n, j) for j in range(len(n.inputs))):
-            compared = [i for j, i in enumerate(n.inputs) if steps(n) or decides(n, j)]
-            below = set(ancestors(compared, blockers=graph.values))
-            if not any(v in graph.others and not (is_whole(v) or isinstance(v, Number)) for v in below):
-                found |= below
-    return found
-
-
-def is_rounded(var: Variable, graph: LogpGraph) -> bool:
-    """Whether a sum depends on the order in which it is computed: it is not of integers or short fractions.
-
-    Raises
-    ------
-    NeedsValues
-        If that depends on the values of numbers.
-    """
-    if is_whole(var):
-        return False
-    leaves = [v for v in ancestors([var], blockers=graph.values) if v.owner is None and not is_whole(v)]
-    if numbers := numbers_in(leaves):
-        raise NeedsValues({str(v.name) for v in numbers})
-    floats = [
-        np.asarray(v.data, float) for v in leaves if isinstance(v, Constant) and hasattr(v.type, "dtype")
-    ]
-    return not all((a == np.round(a / FINEST) * FINEST).all() and (abs(a) < MOST).all() for a in floats)
 
 
 class Incremental(MoveByMove):

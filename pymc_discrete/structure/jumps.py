@@ -1,0 +1,61 @@
+"""Sums that are compared with a threshold, to which they may be equal but for rounding.
+
+A sum that is changed term by term is rounded otherwise than one that is computed anew. At a threshold the
+same state would be beyond it in one and not in the other: possible when it is left, and impossible when it
+is entered. Such sums are computed anew for each change.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, toposort
+
+from pymc_discrete.structure.bounds import is_whole
+from pymc_discrete.structure.derivatives import decides, steps
+from pymc_discrete.structure.logp_graph import LogpGraph
+from pymc_discrete.structure.numbers import NeedsValues, Number, numbers_in
+
+# Sums and products of a few numbers are exact if they are multiples of the first and smaller than the second.
+FINEST, MOST = 2.0**-8, 2.0**16
+
+
+def decided_by_rounding(total: Variable, graph: LogpGraph) -> Callable[[Variable], bool]:
+    """A function that says whether rounding of a tensor may decide a comparison on the way to `total`.
+
+    It raises `NeedsValues` if that depends on the values of numbers.
+    """
+    ties = that_may_tie(total, graph)
+    return lambda var: var in ties and is_rounded(var, graph)
+
+
+def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
+    """The tensors that enter a comparison, or a step-like function, that no continuous unknown enters.
+
+    What is compared may be equal to the threshold in some states, which otherwise has probability 0.
+    """
+    found: set[Variable] = set()
+    for node in toposort([total], blockers=graph.values):
+        compared = [i for j, i in enumerate(node.inputs) if steps(node) or decides(node, j)]
+        if any(map(graph.depends, compared)):
+            below = set(ancestors(compared, blockers=graph.values))
+            if not any(v in graph.others and not (is_whole(v) or isinstance(v, Number)) for v in below):
+                found |= below
+    return found
+
+
+def is_rounded(var: Variable, graph: LogpGraph) -> bool:
+    """Whether a sum depends on the order in which it is computed: it is not of integers or short fractions.
+
+    Raises
+    ------
+    NeedsValues
+        If that depends on the values of numbers.
+    """
+    if is_whole(var):
+        return False
+    leaves = [v for v in ancestors([var], blockers=graph.values) if v.owner is None and not is_whole(v)]
+    if numbers := numbers_in(leaves):
+        raise NeedsValues({str(v.name) for v in numbers})
+    floats = [v.data for v in leaves if isinstance(v, Constant) and hasattr(v.type, "dtype")]
+    return not all((a == np.round(a / FINEST) * FINEST).all() and (abs(a) < MOST).all() for a in floats)
