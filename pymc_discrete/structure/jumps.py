@@ -17,7 +17,7 @@ from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.numbers import NeedsValues, Number, numbers_in
 
 # Sums and products of a few numbers are exact if they are multiples of the first and smaller than the second.
-FINEST, MOST = 2.0**-8, 2.0**16
+FINEST, LARGEST_SUMMAND = 2.0**-8, 2.0**16
 
 
 def decided_by_rounding(total: Variable, graph: LogpGraph) -> Callable[[Variable], bool]:
@@ -58,4 +58,6 @@ def is_rounded(var: Variable, graph: LogpGraph) -> bool:
     if numbers := numbers_in(leaves):
         raise NeedsValues({str(v.name) for v in numbers})
     floats = [v.data for v in leaves if isinstance(v, Constant) and hasattr(v.type, "dtype")]
-    return not all((a == np.round(a / FINEST) * FINEST).all() and (abs(a) < MOST).all() for a in floats)
+    return not all(
+        (a == np.round(a / FINEST) * FINEST).all() and (abs(a) < LARGEST_SUMMAND).all() for a in floats
+    )

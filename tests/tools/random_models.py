@@ -123,7 +123,7 @@ class Writer(Program):
 
     def __init__(self, seed: int):
         super().__init__()
-        self.r = np.random.default_rng([41, seed])
+        self.seed, self.r = seed, np.random.default_rng([41, seed])
         self.pool: list[Expr] = []  # what lines may use
         self.discrete = 0
         self.states = 1
@@ -149,7 +149,19 @@ class Writer(Program):
             self.operate()
         for _ in range(r.integers(1, 3)):
             self.term()
+        self.ratio()
         return self.done()
+
+    def ratio(self) -> None:
+        """In some models a probability that is 0 / 0 in some states, which PyMC then says are impossible."""
+        r = np.random.default_rng([43, self.seed])  # of its own, so that the other lines stay as they were
+        integers = [e for e in self.pool if e.integer and e.shape == ()]
+        if len(integers) > 1 and r.random() < 0.5:
+            a, b = (integers[i].text for i in r.choice(len(integers), 2, replace=False))
+            limited = f"pt.clip({a} / {b}, 0.101, 0.901)"
+            if r.random() < 0.5:
+                limited = f"pt.minimum(pt.maximum({a} / {b}, 0.101), 0.901)"
+            self.line(f'pm.Bernoulli("ratio", {limited}, observed={r.integers(0, 2)})')
 
     # ------------------------------------------------------------ words
     def pick(self, items: Iterable[Any]) -> Any:
