@@ -339,7 +339,7 @@ def test_bad_options(options, error, message):
 def test_chains_of_a_superchain_start_together(monkeypatch):
     starts, of_program = [], Program.start
     monkeypatch.setattr(
-        Program, "start", lambda self, points: starts.append(points) or of_program(self, points)
+        Program, "start", lambda self, points, *rest: starts.append(points) or of_program(self, points, *rest)
     )
     with labels_and_count():
         idata = pmd.sample(8, tune=5, chains=4, superchains=2, random_seed=1, **QUIET)

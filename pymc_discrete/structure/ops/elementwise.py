@@ -473,15 +473,6 @@ def surely_different(a: Interval, b: Interval, whole: bool) -> bool:
     return surely_less(a, b, whole) or surely_less(b, a, whole)
 
 
-def unclipped(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
-    """What is clipped, where it is within the limits, as categories are within the rows of a table."""
-    x, low, high = inputs
-    (a, b), least, most = bounds.of(x), bounds.of(low)[1], bounds.of(high)[0]
-    return (
-        x if is_whole(x) and least <= a <= b <= most and x.type.shape == node.outputs[0].type.shape else None
-    )
-
-
 def never_negative(var: Variable) -> bool:
     """Whether a tensor is the result of a scalar function, such as exp, whose values are never negative."""
     elementwise = var.owner is not None and isinstance(var.owner.op, Elemwise)
@@ -576,7 +567,7 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     RoundHalfAwayFromZero: ScalarRules(step_like=True),
     ScalarMaximum: ScalarRules(bounds=bounds_of_maximum, bounds_of_floats=True, tame=True),
     ScalarMinimum: ScalarRules(bounds=bounds_of_minimum, bounds_of_floats=True, tame=True),
-    Clip: ScalarRules(bounds=bounds_of_clip, bounds_of_floats=True, simpler=unclipped, tame=True),
+    Clip: ScalarRules(bounds=bounds_of_clip, bounds_of_floats=True, tame=True),
     Sigmoid: ScalarRules(least=0.0, most=1.0, tame=True),
     Softplus: ScalarRules(least=0.0),
     Tanh: ScalarRules(tame=True),
