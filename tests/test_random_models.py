@@ -10,7 +10,6 @@ from pymc_discrete.collapse import elimination
 from pymc_discrete.differences.parts import tables
 from pymc_discrete.model import masks, support
 from pymc_discrete.space import constraints
-from pymc_discrete.structure import bounds
 from pymc_discrete.structure.ops import subtensors
 from tests.tools.random_checks import LeftOut, check_model
 from tests.tools.random_models import random_model
@@ -112,13 +111,8 @@ def a_sum_without_its_last_value(monkeypatch):
     monkeypatch.setattr(elimination, "logsumexp", short)
 
 
-def a_nan_taken_for_a_number(monkeypatch):
-    monkeypatch.setattr(bounds.SurelyFinite, "of", lambda self, var: True)
-
-
 # with the first seed that finds each
 PLANTED = (
-    (a_nan_taken_for_a_number, 181),
     (a_bound_too_tight, 0),
     (transposed_tables, 2),
     (a_term_left_out, 0),
