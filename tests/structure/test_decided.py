@@ -174,8 +174,8 @@ def mean_of_ratio():
     pm.Normal("y", s / k, 1.0, observed=[1.0, 0.3])
 
 
-@pytest.mark.parametrize("build", [ratio, mean_of_ratio])
-def test_a_state_in_which_a_parameter_is_nan_is_impossible(build):
+@pytest.mark.parametrize(("build", "logdensity"), [(ratio, -np.inf), (mean_of_ratio, np.nan)])
+def test_a_state_in_which_a_parameter_is_nan_is_impossible(build, logdensity):
     with pm.Model() as model:
         build()
     target, logp = pmd.target_from_model(model), oracle(model)
@@ -185,6 +185,7 @@ def test_a_state_in_which_a_parameter_is_nan_is_impossible(build):
     k, s = (np.asarray(target.unaries(n, states[5], np.ones(2, bool)))[0] for n in (0, 1))
     got = (joint + k[:, None] + s).reshape(-1)
     assert want[0] == -np.inf
+    np.testing.assert_equal(float(target.logdensity(states[0])), logdensity)
     np.testing.assert_allclose(got - got[5], want - want[5], atol=1e-12)
     x, at = target.at(target.point(states[0]))
     inputs = at.density.split(at.point(x))[1]
