@@ -616,8 +616,8 @@ class Space:
     def in_supports(self, x: Any) -> Any:
         """() bool, whether every site of x is in its support.
 
-        An integer without bounds always is, beyond the largest that is moved to, too. This may be called
-        inside a traced program.
+        Integers without bounds always are, however large, though moves stay between -/+ `UNBOUNDED`. This may
+        be called inside a traced program.
         """
         above, below = x > self.upper, x < self.lower
         return ~(above & (self.upper < UNBOUNDED) | below & (self.lower > -UNBOUNDED)).any()

@@ -35,11 +35,12 @@ def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
     What is compared may be equal to the threshold in some states, which otherwise has probability 0.
     """
     found: set[Variable] = set()
+    continuous = {v for v in graph.others if not (is_whole(v) or isinstance(v, Number))}
     for node in toposort([total], blockers=graph.values):
         compared = [i for j, i in enumerate(node.inputs) if steps(node) or decides(node, j)]
         if any(map(graph.depends, compared)):
             below = set(ancestors(compared, blockers=graph.values))
-            if not any(v in graph.others and not (is_whole(v) or isinstance(v, Number)) for v in below):
+            if below.isdisjoint(continuous):
                 found |= below
     return found
 

@@ -169,7 +169,7 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
         return -total if isinstance(scalar, Neg) else total
 
     def constant_step(v: Variable) -> float | None:
-        """The constant by which v grows when the numbers are added to the sums; None where there is none."""
+        """By how much v grows when an element joins the sums, if always by the same number; else None."""
         if v in sums:
             return constant_number(sums[v])
         node = v.owner

@@ -148,7 +148,7 @@ def _(op: AllocEmpty, node: Apply, inputs: list[Interval]) -> Interval:
 
 @stays_finite.register
 def _(op: AllocEmpty, node: Apply, bounds: IntegerBounds) -> bool:
-    return True  # as above
+    return True  # its elements are read only after they were set to values that are looked at themselves
 
 
 @bounds_after.register
