@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 import platformdirs
+import pytensor
 import pytest
 
 from pymc_discrete.runtime import compiled
@@ -24,6 +25,8 @@ from tests.parts import not_changed
 # versions, the settings and the program.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ["PYMC_DISCRETE_CACHE"] = "off"  # what one test compiles is not loaded by another
+# PyTensor notes with each node of a graph where it was made, which takes a twentieth of the time of such tests.
+pytensor.config.traceback__limit = 0
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     cache = platformdirs.user_cache_path("pymc-discrete") / f"tests-{processor()}"
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)

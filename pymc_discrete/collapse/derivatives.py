@@ -13,10 +13,20 @@ import jax.numpy as jnp
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.scalar.basic import Add, Cast, Identity, Neg, Sub, Switch
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.differences.parts.evaluate import Reader
 from pymc_discrete.structure.reads import Elements
+
+# Elementwise Ops whose derivatives are finite everywhere: where the output has no influence, the chain rule
+# itself gives the inputs derivative 0.
+WITH_FINITE_DERIVATIVES = (Add, Sub, Neg, Switch, Identity, Cast)
+
+
+def may_be_undefined(op: Elemwise) -> bool:
+    """Whether the derivative of an elementwise Op may be infinite or nan."""
+    return not isinstance(op.scalar_op, WITH_FINITE_DERIVATIVES)
 
 
 def without_influence(function: Callable) -> Callable:
@@ -53,6 +63,8 @@ def is_float_array(a: Any) -> bool:
 
 def unbroadcast(a, shape: tuple[int, ...]):
     """The sum of `a` over the axes along which an array of this shape was broadcast."""
+    if a.shape == shape:
+        return a
     a = a.sum(tuple(range(a.ndim - len(shape))))
     return a.sum(tuple(n for n, size in enumerate(shape) if size == 1 and a.shape[n] != 1), keepdims=True)
 
@@ -63,7 +75,7 @@ def differentiable(op: Op, node: Apply | None = None, **options: Any) -> Callabl
     if node is None or not isinstance(op, Elemwise) or len(node.outputs) > 1:
         return function
     floats = [str(v.type.dtype).startswith("float") for v in (*node.outputs, *node.inputs)]
-    return without_influence(function) if floats[0] and any(floats[1:]) else function
+    return without_influence(function) if floats[0] and any(floats[1:]) and may_be_undefined(op) else function
 
 
 class DifferentiableReader(Reader):
@@ -71,6 +83,7 @@ class DifferentiableReader(Reader):
 
     def _computed(self, node: Apply, rule: Elements, values: list[Any], fixed: list[Any]):
         floats = str(node.outputs[0].type.dtype).startswith("float")
-        if not (isinstance(node.op, Elemwise) and floats and any(map(is_float_array, values))):
+        elementwise = isinstance(node.op, Elemwise) and may_be_undefined(node.op)
+        if not (elementwise and floats and any(map(is_float_array, values))):
             return rule.compute(values, fixed)
         return without_influence(lambda *values: rule.compute(list(values), fixed))(*map(jnp.asarray, values))

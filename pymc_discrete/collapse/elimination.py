@@ -750,11 +750,20 @@ def joint(group: EliminatedSites, arrays: list[Any]):
     The last axis counts the tables. It is the longest one, and XLA vectorises over the last axis.
     """
     table = jnp.zeros((*group.shape, group.different))
+    # {shape: tables and which of the U each is added to}, of sources that are added up in one operation
+    together: dict[tuple[int, ...], list[tuple[Any, np.ndarray]]] = {}
     for source in group.sources:
         more = jnp.moveaxis(aligned(group, source, arrays), 0, -1)
-        if not np.array_equal(source.into, np.arange(group.different)):
-            more = sums_by(more, source.into, group.different)
-        table = table + more
+        if np.array_equal(source.into, np.arange(group.different)):
+            table = table + more
+        elif is_even(source.into, group.different):
+            table = table + sums_by(more, source.into, group.different)
+        else:
+            together.setdefault(more.shape[:-1], []).append((more, source.into))
+    for sources in together.values():
+        tables, into = zip(*sources, strict=True)
+        more = jnp.concatenate(tables, axis=-1) if len(tables) > 1 else tables[0]
+        table = table + sums_by(more, np.concatenate(into), group.different)
     return table
 
 
@@ -798,12 +807,19 @@ def sums_by(a, member: np.ndarray, members: int):
     member : (r,) int, to which member each place belongs
     members : the number of members
     """
-    each = np.bincount(member, minlength=members)
-    if each.min() != each.max():
-        return jnp.zeros((*a.shape[:-1], members)).at[..., member].add(a)
+    if not is_even(member, members):
+        numbers = jax.lax.ScatterDimensionNumbers(tuple(range(a.ndim - 1)), (a.ndim - 1,), (a.ndim - 1,))
+        zeros = jnp.zeros((*a.shape[:-1], members), a.dtype)
+        return jax.lax.scatter_add(zeros, member[:, None], a, numbers, mode="promise_in_bounds")
     if (np.diff(member) < 0).any():
         a = a[..., np.argsort(member, kind="stable")]
-    return a.reshape(*a.shape[:-1], members, each[0]).sum(-1)
+    return a.reshape(*a.shape[:-1], members, len(member) // members).sum(-1)
+
+
+def is_even(member: np.ndarray, members: int) -> bool:
+    """Whether as many places belong to each member as to any other."""
+    each = np.bincount(member, minlength=members)
+    return bool(each.min() == each.max())
 
 
 def logsumexp(a, axis: int):

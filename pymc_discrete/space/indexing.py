@@ -1,5 +1,6 @@
 """Indexing with indices that are known at compile time, by slices and broadcasts instead of gathers."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -19,6 +20,11 @@ def unique_pairs(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     below = int(pairs[:, 1].max(initial=0)) + 1
     found, which = np.unique(pairs[:, 0].astype(np.int64) * below + pairs[:, 1], return_inverse=True)
     return np.stack([found // below, found % below], axis=1), which
+
+
+def element_at(array, place: int):
+    """(1,), the element of a flat array at a place that is known at compile time."""
+    return array if array.shape == (1,) else jax.lax.slice_in_dim(array, place, place + 1)
 
 
 def take(array, index: np.ndarray, rows=None):
@@ -43,7 +49,8 @@ def take(array, index: np.ndarray, rows=None):
     first = int(index.flat[0])
     same = isinstance(array, np.ndarray) and (array[index] == array[first]).all()
     if same or (index == first).all():
-        return jnp.asarray(array)[first].reshape((1,) * len(shape))
+        one = array[first : first + 1] if isinstance(array, np.ndarray) else element_at(array, first)
+        return jnp.reshape(one, (1,) * len(shape))
     if (
         rows is None
         and index.size == np.shape(array)[0]
