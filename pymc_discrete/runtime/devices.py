@@ -13,9 +13,9 @@ _log = logging.getLogger("pymc.discrete")
 def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int | None]:
     """The devices that share the chains evenly, and the number of threads that compute the chains on a CPU.
 
-    By default, these are as many of the available devices as divide the number of chains. If this is a
-    single CPU, there is a thread for every core; otherwise the number of threads is None, and the calling
-    thread computes all chains.
+    By default, these are as many of the available devices as divide the number of chains. If this is a single
+    CPU, there is a thread for every core; otherwise the number of threads is None, and the calling thread
+    computes all chains.
 
     Raises
     ------
