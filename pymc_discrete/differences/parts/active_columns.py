@@ -8,8 +8,8 @@ needs,
 .. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
 
 where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an inactive
-one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and no array
-of p x p, and any number of coefficients may become active. In each new context the k active columns are
+one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and stores no
+p x p array, and any number of coefficients may become active. In each new context the k active columns are
 entered in chunks, which costs k n (p + n) operations.
 
 Rounding errors grow with the ratio of prior to posterior variances. After each move, the equations of the
