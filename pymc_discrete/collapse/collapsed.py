@@ -254,8 +254,8 @@ class Collapsed:
         """(d,) int, how many values from the lower bound on are probable, by the terms of each site alone.
 
         The terms that depend on a site alone are evaluated at the starting point. Its values are probable up
-        to the last one at which the sum of these terms is within FAR_BELOW nats of its maximum; the number
-        is 0 where there are no such terms. The result is None where values beyond the evaluated ones may be
+        to the last one at which the sum of these terms is within FAR_BELOW nats of its maximum; the number is
+        0 where there are no such terms. The result is None where values beyond the evaluated ones may be
         probable.
         """
         alone = elements.alone()
