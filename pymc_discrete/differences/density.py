@@ -59,8 +59,9 @@ class ModelDensity(SumOfParts):
     graph : LogpGraph
     totals : counts whose totals take their place, so that sites have values of totals
     integrated : names of the value variables that are integrated out
-    numbers : dict {name: value} of the inputs of the density that are data or constants of the model, or
-        further variables, whose values a program draws.
+    numbers : dict
+        {name: value} of the inputs of the density that are data or constants of the model, or further
+        variables, whose values a program draws.
     plan : Plan
         The part that computes the differences of each term.
     parts : list of Part

@@ -58,8 +58,8 @@ class Kernel(NamedTuple):
     tuned : the parameter that adapts while tuning, if any
     scaled : (space) -> bool, whether the parameter "scale" is tuned to each site's unit of distance (see
         `spread`)
-    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone A
-        loop runs the sweeper instead of `step`, and evaluates densities and differences at the last state
+    sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone
+        A loop runs the sweeper instead of `step`, and evaluates densities and differences at the last state
         only. A sweeper leaves the target invariant and need not be reversible.
     measured : zeros in the structure of the `Info.measured` of a sweeper
     """

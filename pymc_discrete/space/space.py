@@ -685,7 +685,8 @@ class Space:
             Sites of one set in each row, counted within the variable.
         values : (r, C, m) int
             The values that they would take.
-        now : (r, m) int The current values of the sites.
+        now : (r, m) int
+            The current values of the sites.
         """
         v = self.variables[n]
         lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
@@ -702,7 +703,8 @@ def masked_differences(d: Array, values: Array, inside: Array, now: Array) -> Ar
         Differences, nats.
     values : (r, K) int
         The values that the sites would take.
-    inside : (r, K) bool Whether the values are in the support.
+    inside : (r, K) bool
+        Whether the values are in the support.
     now : (r,) int
         The current values.
     """
