@@ -127,8 +127,7 @@ def _(op: MakeVector, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 # ---------------------------------------------------------------- Ops with a rule for bounds only
-#     The output of each Op has the bounds of its first input. An Op that gets a rule of its own leaves this
-# line.
+# The output of each Op has the bounds of its first input. An Op that gets a rule of its own leaves this line.
 REARRANGING.update({CheckAndRaise: 1, Repeat: 1, ViewOp: 1})
 
 
