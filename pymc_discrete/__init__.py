@@ -15,5 +15,5 @@ def __getattr__(name: str) -> Any:
     # This import stands in the function, so that `import pymc_discrete` alone imports nothing.
     from pymc_discrete.runtime.reuse import collection_paused
 
-    with collection_paused():  # The garbage collection takes a fifth of the time of an import.
+    with collection_paused():  # Garbage collection takes a fifth of the time of an import.
         return _imported(name)

@@ -197,8 +197,8 @@ class Sparse:
         return found
 
     def _groups(self, term: Term, sites: np.ndarray) -> Iterable[ElementGroup]:
-        """The elements of a term in groups; in a group, corresponding sites have the same numbers of values.
-        """
+        """The elements of a term in groups; in a group, corresponding sites have the same numbers
+        of values."""
         each = (sites >= 0).sum(1)
         for J in np.unique(each):
             index = np.flatnonzero(each == J)

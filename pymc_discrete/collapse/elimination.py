@@ -185,8 +185,8 @@ class EliminationOrder:
             self.stages.append(next(paths, []) or self._stage(around))
 
     def _each_alone(self, scopes: Sequence[np.ndarray], tables: Sequence[np.ndarray]) -> None:
-        """Find the stages if no table joins two sites: the same stages as by `_stage`, for all sites at once.
-        """
+        """Find the stages if no table joins two sites: the same stages as by `_stage`, for all
+        sites at once."""
         d = len(self.counts)
         site = np.concatenate([s[:, 0] for s in scopes])
         array = np.repeat(np.arange(len(scopes)), [len(s) for s in scopes])
@@ -666,8 +666,8 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
 
 
 def is_root(group: EliminatedSites | Paths) -> bool:
-    """Whether the sites of a group have no neighbours left, so that each is the last site of its component.
-    """
+    """Whether the sites of a group have no neighbours left, so that each is the last site of its
+    component."""
     return isinstance(group, EliminatedSites) and len(group.shape) == 1
 
 
@@ -702,8 +702,8 @@ def largest_of_paths(paths: Paths, arrays: list[Any]):
 def passed_along(
     passed: Callable[..., Any], paths: Paths, unary: list[Any], pairs: list[Any], common: Any = None
 ):
-    """The tables that the messages of the function `passed` leave at the ends; and arrays to keep for draws.
-    """
+    """The tables that the messages of the function `passed` leave at the ends; and arrays to keep
+    for draws."""
     arriving, last = passed(unary, pairs) if common is None else passed(unary, pairs, common)
     weights = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
     return at_ends(paths, last), (weights, pairs, common)
@@ -716,8 +716,8 @@ def at_ends(paths: Paths, last):
 
 
 def at_steps(tables, width: int):
-    """(..., K, M, N), tables of a site and the next `width` sites, which have one axis for each site before.
-    """
+    """(..., K, M, N), tables of a site and the next `width` sites, which have one axis for each
+    site before."""
     *first, K = tables.shape[:-width]
     return tables.reshape(*first, K, -1, tables.shape[-1])
 

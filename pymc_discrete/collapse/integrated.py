@@ -180,8 +180,8 @@ def coefficients_to_integrate(
 
 
 def bytes_of(columns: Columns) -> float:
-    """Counted memory of a block with coefficients of many columns: twice the columns, and the n x n arrays.
-    """
+    """Counted memory of a block with coefficients of many columns: twice the columns, and the n x
+    n arrays."""
     q, n = columns.form[1].type.shape
     return 8.0 * (2 * q * n + 4 * n**2)
 

@@ -84,8 +84,8 @@ class Ranges:
         ]
 
     def about(self, draws: Mapping[Any, Any]) -> NamedBounds:
-        """Ranges that contain draws (chain, draw, *shape) of the `open` variables, or single values of them.
-        """
+        """Ranges that contain draws (chain, draw, *shape) of the `open` variables, or single
+        values of them."""
         found = {}
         for name in self.open:
             values = draws[name]

@@ -161,8 +161,8 @@ class Sums:
 
     @property
     def places(self) -> int:
-        """The length of the vector `stretches`, which tells the methods which values of each site are summed.
-        """
+        """The length of the vector `stretches`, which tells the methods which values of each site
+        are summed."""
         return 2 * len(self.counts) * self.elements.longest
 
     # ------------------------------------------------------------ pure JAX functions

@@ -48,8 +48,8 @@ class SumsInWindows(Sums):
 
     @cached_property
     def repeats(self) -> None:
-        """None: an equal component cannot stand for another one, since one may be summed and the other not.
-        """
+        """None: an equal component cannot stand for another one, since one may be summed and the
+        other not."""
         return None
 
     @property

@@ -324,8 +324,8 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
 
 
 def values_in_draws(data: np.ndarray) -> np.ndarray:
-    """The values in draws (chains, draws, ...), ascending; of many values only the first `FEW` and one more.
-    """
+    """The values in draws (chains, draws, ...), ascending; of many values only the first `FEW` and
+    one more."""
     values = np.zeros(0, int)
     for x in batches(data):
         values = np.union1d(values, counted(x).values)

@@ -192,8 +192,8 @@ class Remedies:
 
 
 def computed_from(v: Variable) -> Sequence[Variable]:
-    """The inputs that determine the value of a variable; of a check, which changes no value, only the first.
-    """
+    """The inputs that determine the value of a variable; of a check, which changes no value, only
+    the first."""
     if v.owner is None:
         return ()
     return v.owner.inputs[:1] if isinstance(v.owner.op, CheckAndRaise) else v.owner.inputs

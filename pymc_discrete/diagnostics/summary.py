@@ -1,5 +1,5 @@
-"""Tables of diagnostics for draws of discrete variables: for each element, and for each variable as a whole.
-"""
+"""Tables of diagnostics for draws of discrete variables: for each element, and for each variable
+as a whole."""
 
 import re
 from collections.abc import Iterator

@@ -59,8 +59,8 @@ class Block(ABC):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """A key that is equal for blocks that compute the same at equal points: the density and the options.
-        """
+        """A key that is equal for blocks that compute the same at equal points: the density and
+        the options."""
 
     @abstractmethod
     def described(self) -> str:
@@ -163,8 +163,8 @@ class Block(ABC):
         return []
 
     def remarks(self, states: Any) -> list[str | None]:
-        """A line for the log about parameters chosen for each chain at the end of tuning, see `complaints`.
-        """
+        """A line for the log about parameters chosen for each chain at the end of tuning, see
+        `complaints`."""
         return []
 
     def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:

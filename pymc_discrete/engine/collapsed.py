@@ -1,5 +1,5 @@
-"""The block of a compiled chain in which NUTS moves continuous variables while discrete ones are summed out.
-"""
+"""The block of a compiled chain in which NUTS moves continuous variables while discrete ones are
+summed out."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple

@@ -346,8 +346,8 @@ def given_numbers(values: dict[Any, Any]) -> dict[str, Any]:
 
 
 def support_of_transform(rv: Variable, model: pm.Model, outside: np.ndarray) -> str:
-    """The support of a continuous variable, judged by its transform, for the first element that is `outside`.
-    """
+    """The support of a continuous variable, judged by its transform, for the first element that is
+    `outside`."""
     transform = model.rvs_to_transforms[rv]
     if transform is None:
         return "the finite numbers"

@@ -113,8 +113,8 @@ class Checkpoint:
         return self.progress["state"] is not None
 
     def seed(self, asked: int | None) -> int:
-        """The seed of the run in the folder, which must equal `asked`; for a new run, `asked` or a new seed.
-        """
+        """The seed of the run in the folder, which must equal `asked`; for a new run, `asked` or a
+        new seed."""
         kept = self.progress["seed"]
         if kept is not None and asked is not None and asked != kept:
             raise CheckpointError(

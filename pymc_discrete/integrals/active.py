@@ -288,8 +288,8 @@ def moments_under_gates(form: PredictorForm, predictor: Predictor, rest: Rest):
 
 
 def moments_of_others(form: PredictorForm, predictor: Predictor):
-    """Means for the coefficients a without a gate: of a (m,), of a a' (m, m), and of the predictor times a'.
-    """
+    """Means for the coefficients a without a gate: of a (m,), of a a' (m, m), and of the predictor
+    times a'."""
     m, n = form.own_slope.shape[0], form.weights.shape[0]
     if m == 0:
         return jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros((n, 0))

@@ -1,5 +1,5 @@
-"""Variables that are integrated out while others move: a check that their integral exists, and their draws.
-"""
+"""Variables that are integrated out while others move: a check that their integral exists, and
+their draws."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -150,8 +150,8 @@ def bounds_of_trials(number: np.ndarray | None) -> tuple[float, float]:
 
 
 def log_of_product(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """The logarithm of a product with an exponential, such as exp(eta) times an exposure, written as a sum.
-    """
+    """The logarithm of a product with an exponential, such as exp(eta) times an exposure, written
+    as a sum."""
     if not is_scalar_op(node, Log) or not is_scalar_op(inputs[0].owner, Mul):
         return None
     factors = inputs[0].owner.inputs

@@ -1,5 +1,5 @@
-"""Tensors that are a multiple of a parameter, or a power of one, such as a standard deviation of a precision.
-"""
+"""Tensors that are a multiple of a parameter, or a power of one, such as a standard deviation of a
+precision."""
 
 from collections.abc import Callable
 
@@ -86,8 +86,8 @@ def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | No
 
 
 def power_with_sign(*factors: Variable) -> tuple[Variable, float, Variable | None] | None:
-    """As `as_power`, for abs(v) ** exponent * sign(v), which is how PyMC writes the scale of a precision v.
-    """
+    """As `as_power`, for abs(v) ** exponent * sign(v), which is how PyMC writes the scale of a
+    precision v."""
     for power, sign in (factors, factors[::-1]):
         scalar_ops = [w.owner.op.scalar_op if is_elementwise(w) else None for w in (power, sign)]
         if not (isinstance(scalar_ops[0], Pow) and isinstance(scalar_ops[1], Sign)):

@@ -52,7 +52,7 @@ class GibbsWithGradients(Method):
 
     def __post_init__(self) -> None:
         check_choice("balancing", self.balancing, BALANCING)
-        self.lengths  # B018: the property is read so that it raises an error for a wrong number
+        self.lengths  # noqa: B018 the property is read so that it raises an error for a wrong number
 
     @property
     def lengths(self) -> PathLength:

@@ -45,7 +45,7 @@ class Method(ABC):
         """{name: value} of the options that decide how the method moves."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def check(self, target: Any) -> None:  # B027: an empty method that a subclass need not override
+    def check(self, target: Any) -> None:  # noqa: B027 an empty method that a subclass need not override
         """Refuse a target that the method cannot sample; log which variables of the target have one possible
         value.
 

@@ -274,8 +274,8 @@ class PairMoves:
             yield group, (move >= first) & (move < first + group.size), own // group.C, own % group.C
 
     def _joined(self, arrays: list):
-        """(size,) float, log weights or differences of all moves, concatenated from the arrays of the groups.
-        """
+        """(size,) float, log weights or differences of all moves, concatenated from the arrays of
+        the groups."""
         # A space without moves gets one element, of weight 0: a move that is never chosen.
         return jnp.concatenate([a.reshape(-1) for a in arrays]) if arrays else jnp.full(1, -jnp.inf)
 
@@ -398,8 +398,8 @@ class PairMoves:
 
     # ------------------------------------------------------------ estimates
     def by_table(self, x, target):
-        """The log density at x (d,); and a pair of the `table` at x and the estimates (size,) of all moves.
-        """
+        """The log density at x (d,); and a pair of the `table` at x and the estimates (size,) of
+        all moves."""
         table = self.table(x, target)
         return target.logdensity(x), (table, self.estimates(table, x, x))
 

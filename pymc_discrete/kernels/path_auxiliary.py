@@ -87,7 +87,7 @@ class PathAuxiliary(Method):
         check_choice("balancing", self.balancing, BALANCING)
         check_switch("recompute", self.recompute)
         check_switch("backtrack", self.backtrack)
-        self.lengths  # B018: the property is read so that it raises an error for a wrong length
+        self.lengths  # noqa: B018 the property is read so that it raises an error for a wrong length
 
     @property
     def lengths(self) -> PathLength:

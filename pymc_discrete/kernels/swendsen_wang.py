@@ -222,8 +222,8 @@ def operations_of_gibbs(target):
 
 
 def share_of_tuning(target) -> float:
-    """The share of transitions with a cluster sweep at which these cost as much as all Gibbs sweeps together.
-    """
+    """The share of transitions with a cluster sweep at which these cost as much as all Gibbs
+    sweeps together."""
     return min(1.0, operations_of_gibbs(target) / operations_of_clusters(target, FEW_ROUNDS))
 
 

@@ -303,8 +303,7 @@ class Descent(NamedTuple):
         return jax.tree.map(lambda a: jnp.asarray(a) / (1 - self.ema**t), state.averaged)
 
     def run(self, state: FitState, first: Any, count: Any) -> tuple[FitState, Any]:
-        """The state after `count` iterations from iteration `first`, and the norms of gradients.
-        """
+        """The state after `count` iterations from iteration `first`, and the norms of gradients."""
 
         def body(t: Any, carried: Any) -> Any:
             state, norms = carried

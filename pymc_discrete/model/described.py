@@ -1,5 +1,5 @@
-"""A model, and a block of its discrete variables, described once for all code that chooses how to move them.
-"""
+"""A model, and a block of its discrete variables, described once for all code that chooses how to
+move them."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property

@@ -214,8 +214,8 @@ def with_constants(
 def evaluated_equations(
     name: str, place: tuple[int, int] | None, sides: list[Variable], variables: dict[str, Variable]
 ) -> Equations:
-    """The equations, computed from both sides where every site is 0, and where one site after another is 1.
-    """
+    """The equations, computed from both sides where every site is 0, and where one site after
+    another is 1."""
     function = pytensor.function(list(variables.values()), sides, mode=AS_WRITTEN, on_unused_input="ignore")
     zeros = {v: np.zeros(var.type.shape, var.type.dtype) for v, var in variables.items()}
 

@@ -530,8 +530,8 @@ def slots_of(kind: Any) -> list[tuple[str, MemberDescriptorType]]:
 
 
 def says_what_it_is(kind: Any) -> bool:
-    """Whether a class of this package has an attribute `identity`, which says all that its objects compute.
-    """
+    """Whether a class of this package has an attribute `identity`, which says all that its objects
+    compute."""
     return kind.__module__.startswith("pymc_discrete.") and hasattr(kind, "identity")
 
 

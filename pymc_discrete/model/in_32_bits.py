@@ -379,8 +379,8 @@ def wrapped(var: Variable) -> Variable:
 
 
 def in_32_bits(outputs: list[tuple[str, Variable]], known: dict[Variable, Interval]) -> list[Variable]:
-    """Tensors rewritten for 32-bit numbers, with integers as floats; the arguments are those of `In32Bits`.
-    """
+    """Tensors rewritten for 32-bit numbers, with integers as floats; the arguments are those of
+    `In32Bits`."""
     graph = In32Bits(outputs, known)
     return [graph.as_float(out) for out in graph.outputs]
 

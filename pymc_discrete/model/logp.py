@@ -208,8 +208,8 @@ def comparisons_that_hold(
 
 
 def constants(terms: list[Variable], numbers: Mapping[str, Number]) -> dict[Variable, Variable]:
-    """{data, constant or `Number` that the terms read: its replacement}; the argument `numbers` is by name.
-    """
+    """{data, constant or `Number` that the terms read: its replacement}; the argument `numbers` is
+    by name."""
     replace = constants_of_data(terms)
     for v in graph_inputs(terms):
         if isinstance(v, Constant) and hasattr(v.type, "dtype"):
@@ -674,8 +674,8 @@ def all_equal(bounds: list[tuple[Any, Any]]) -> bool:
 
 
 def widest(bounds: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """(lower, upper), the smallest support that contains several supports; None for a side without a bound.
-    """
+    """(lower, upper), the smallest support that contains several supports; None for a side without
+    a bound."""
     lows, highs = zip(*bounds, strict=True)
     low = None if any(b is None for b in lows) else min(np.min(b) for b in lows)
     high = None if any(b is None for b in highs) else max(np.max(b) for b in highs)

@@ -238,8 +238,8 @@ def axis_of(draws: xr.DataArray) -> str:
 
 
 def shares_of_values(tree: xr.DataTree, variable: PlottedVariable) -> Shares:
-    """The probabilities of a variable's values, from the group `probabilities` or else the shares of draws.
-    """
+    """The probabilities of a variable's values, from the group `probabilities` or else the shares
+    of draws."""
     name, draws = variable.name, variable.draws
     number = f"{draws.shape[0]} × {draws.shape[1]} draws"
     if "probabilities" in tree.children and name in tree["probabilities"].data_vars:

@@ -37,8 +37,8 @@ class CompiledMethods:
         return REPEATED
 
     def lasting_name(self) -> str | None:
-        """A name that tells these functions from others in every process; None where there is no such name.
-        """
+        """A name that tells these functions from others in every process; None where there is no
+        such name."""
         return None
 
     def compiled(self, name: str) -> Callable[..., Any]:

@@ -67,8 +67,8 @@ def files_of(folder: str) -> Iterator[str]:
 
 
 class OfCache(threading.local):
-    """How often JAX has looked for a program in its own cache in this thread, and how often it has found one.
-    """
+    """How often JAX has looked for a program in its own cache in this thread, and how often it has
+    found one."""
 
     looked, found = 0, 0
 

@@ -338,8 +338,8 @@ def as_plain(n: Any) -> Any:
 
 
 def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]:
-    """The attributes of the result that name the recorded discrete variables, and the partitions among them.
-    """
+    """The attributes of the result that name the recorded discrete variables, and the partitions
+    among them."""
     discrete = {str(v.name) for v in model.discrete_value_vars}
     drawn = [v.name for v in outputs if v.name in discrete]
     partitions = [name for name in drawn if name in partitions_of(model)]
@@ -380,8 +380,8 @@ def store_of(
     initvals: Any,
     blocks: list[Block],
 ) -> Memory | Checkpoint:
-    """The storage of the draws; a folder belongs to one run, known by its settings, model, data and starts.
-    """
+    """The storage of the draws; a folder belongs to one run, known by its settings, model, data
+    and starts."""
     if checkpoint is None:
         return Memory()
     fingerprints = {

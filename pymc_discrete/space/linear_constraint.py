@@ -217,8 +217,8 @@ class LinearConstraint(Constraint):
         return lines
 
     def lattices(self, sets: np.ndarray) -> Lines:
-        """The basis of the lattice of some sets; each direction lists all sites of its set, and padding is 0.
-        """
+        """The basis of the lattice of some sets; each direction lists all sites of its set, and
+        padding is 0."""
         widest = max((len(self.sites[s]) for s in sets), default=1)
         count = np.array([len(self.bases[s]) for s in sets])
         shape = (len(sets), count.max(initial=1), widest)

@@ -661,8 +661,8 @@ class Space:
 
     @cached_property
     def tied(self) -> np.ndarray:
-        """(m,) int, the sites that linear equations tie, of which more than two may have to change together.
-        """
+        """(m,) int, the sites that linear equations tie, of which more than two may have to change
+        together."""
         return self._sites_of(lambda v: v.constraint is not None and not v.constraint.in_pairs)
 
     def _sites_of(self, which: Callable[[Variable], bool]) -> np.ndarray:

@@ -50,8 +50,8 @@ class Target:
         return cast(GivenInputs, self.density)
 
     def ready(self) -> Any:
-        """This target with its context, which is prepared from the density's default inputs if it is missing.
-        """
+        """This target with its context, which is prepared from the density's default inputs if it
+        is missing."""
         if self.context is None:
             self.context = self._prepared(self._inputs_of_context())
         return self.context

@@ -154,8 +154,8 @@ class TermValue:
         return logp
 
     def named(self, elements: np.ndarray) -> str:
-        """The term and some of its elements (bool) for a message, with the observed values of these elements.
-        """
+        """The term and some of its elements (bool) for a message, with the observed values of
+        these elements."""
         where = np.argwhere(elements)
         values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:MOST_NAMED]]
         observed = [f"observed as {', '.join(values)}"] if values else []

@@ -1,5 +1,5 @@
-"""A log density without impossible states, by which a search finds a state that is possible in the original.
-"""
+"""A log density without impossible states, by which a search finds a state that is possible in the
+original."""
 
 import copy
 from dataclasses import replace
@@ -74,8 +74,8 @@ def softened(density: ModelDensity) -> ModelDensity:
 
 
 def without_impossible(part: Variable, share: Variable, penalty: Variable) -> Variable:
-    """A tensor with its finite elements times `share`, and minus the penalty in place of its other elements.
-    """
+    """A tensor with its finite elements times `share`, and minus the penalty in place of its other
+    elements."""
     return pt.switch(pt.isnan(part) | pt.isinf(part), -penalty, share * part)
 
 

@@ -112,8 +112,8 @@ def refusal(space: Space, x: np.ndarray, names: Collection[str] | None = None) -
 
 
 def solved(space: Space, x: np.ndarray) -> np.ndarray:
-    """(d,) int, the state x, or the nearest state at which all linear equations hold and all bounds are kept.
-    """
+    """(d,) int, the state x, or the nearest state at which all linear equations hold and all
+    bounds are kept."""
     y = x.copy()
     for start, v in space.blocks:
         if v.constraint is not None:

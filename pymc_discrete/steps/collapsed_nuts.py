@@ -133,7 +133,7 @@ class CollapsedNUTS(NutsInJax):
             parts = self.collapsed.parts()
         if parts:
             _log.info(parts)
-        self._snapshot  # noqa: B018: the property is read so that the density belongs to the present model
+        self._snapshot  # noqa: B018 the property is read so that the density belongs to the present model
         self._ahead_if_whole()
         # The sites after the last draw, to see whether another step moves them; None once another step has
         # moved them.

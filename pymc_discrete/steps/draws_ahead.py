@@ -118,8 +118,8 @@ class DrawsAhead(HasChain):
         return made
 
     def expect_chains(self, chains: int) -> None:
-        """Note how many chains a run has, which PyMC says when it asks for the columns of its progress bar.
-        """
+        """Note how many chains a run has, which PyMC says when it asks for the columns of its
+        progress bar."""
         if self.draws_ahead:
             self.ahead.expect(chains)
 

@@ -46,7 +46,7 @@ class IntegratedNUTS(NutsInJax):
     """
 
     statistics_beside_nuts = DiscreteStep.stats_dtypes_shapes
-    stats_dtypes_shapes = {  # noqa: RUF012: PyMC reads this attribute, and nothing changes it
+    stats_dtypes_shapes = {  # noqa: RUF012 PyMC reads this attribute, and nothing changes it
         **DiscreteStep.stats_dtypes_shapes,
         **pm.NUTS.stats_dtypes_shapes,
     }
@@ -89,8 +89,8 @@ class IntegratedNUTS(NutsInJax):
         self.options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
         self.tune, self._draws, self._last = True, 0, {}
         self._move_only(self._continuous)
-        self.sites  # noqa: B018: the property is read so that it refuses what cannot be integrated out
-        self._snapshot  # noqa: B018: the property is read so that the density belongs to the present model
+        self.sites  # noqa: B018 the property is read so that it refuses what cannot be integrated out
+        self._snapshot  # noqa: B018 the property is read so that the density belongs to the present model
         self._ahead_if_whole()
 
     @classmethod

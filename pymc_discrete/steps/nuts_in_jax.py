@@ -184,8 +184,8 @@ class NutsInJax(DrawsAhead, BlockedStep):
             self.ahead.set_up(self.rng, tune, draws)
 
     def _move_only(self, names: list[str]) -> None:
-        """Let NUTS move only the named continuous variables; NUTS is built anew for them, without adaptation.
-        """
+        """Let NUTS move only the named continuous variables; NUTS is built anew for them, without
+        adaptation."""
         self._moving = list(names)
         for name in ("_function", "_nuts"):
             self.__dict__.pop(name, None)

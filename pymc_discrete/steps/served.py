@@ -229,8 +229,8 @@ class Served:
         return Address(server.place, server.key, self._name)
 
     def source(self, here: Callable[[], ChainSource]) -> ChainSource:
-        """A source of draws: of the home, in a process that was forked from it; otherwise a result of `here`.
-        """
+        """A source of draws: of the home, in a process that was forked from it; otherwise a result
+        of `here`."""
         if self._home == os.getpid() or _inherited is None:
             return here()
         return Remote.at(Address(*_inherited, self._name)) or here()

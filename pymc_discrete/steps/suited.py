@@ -1,5 +1,5 @@
-"""The choice of steps for discrete variables, by the way in which the differences of their density are found.
-"""
+"""The choice of steps for discrete variables, by the way in which the differences of their density
+are found."""
 
 import logging
 from typing import Any, cast
@@ -135,8 +135,8 @@ def say_chosen(kind: type[DiscreteStep], names: list[str], density: ModelDensity
 
 
 def sampled_instead(model: pm.Model, names: list[str]) -> list[Any]:
-    """The steps for discrete variables that would be summed out if other steps had left a variable to NUTS.
-    """
+    """The steps for discrete variables that would be summed out if other steps had left a variable
+    to NUTS."""
     drawn = steps_for(DescribedModel(model), names, all_in_jax=True)
     return getattr(drawn, "methods", [drawn])
 

@@ -35,8 +35,8 @@ class Analysis[T](ABC):
         """The value of a leaf that is not among the known variables."""
 
     def is_leaf(self, var: Variable) -> bool:
-        """Whether a computed variable is treated as a leaf; a variable that no node computes always is one.
-        """
+        """Whether a computed variable is treated as a leaf; a variable that no node computes
+        always is one."""
         return False
 
     def of(self, var: Variable) -> T:

@@ -47,8 +47,8 @@ class IntegerBounds(Analysis[Interval]):
 
     @cached_property
     def finite(self) -> "SurelyFinite":
-        """The analysis of which tensors are finite. Bounds of floats hold for these; other floats may be nan.
-        """
+        """The analysis of which tensors are finite. Bounds of floats hold for these; other floats
+        may be nan."""
         return SurelyFinite(self)
 
     def after(self, node: Apply, values: list[Interval]) -> list[Interval]:
@@ -196,8 +196,8 @@ def magnitude(bounds: Interval) -> float:
 
 
 def sum_of(bounds: Interval, n: float) -> Interval:
-    """Bounds of a sum of n numbers, each with the given bounds; of any number of summands if n is infinite.
-    """
+    """Bounds of a sum of n numbers, each with the given bounds; of any number of summands if n is
+    infinite."""
     low, high = times(bounds[0], n), times(bounds[1], n)
     return (min(low, 0.0), max(high, 0.0)) if n == math.inf else (low, high)
 

@@ -24,8 +24,8 @@ from pymc_discrete.structure.logp_graph import adds_up
 
 
 class Degree(Analysis[float]):
-    """The largest number of sites of a block that are multiplied in one element; inf where it is not known.
-    """
+    """The largest number of sites of a block that are multiplied in one element; inf where it is
+    not known."""
 
     def __init__(self, dependence: Dependence):
         super().__init__(dict.fromkeys(dependence.graph.values, 1))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 # importing the PyTensor dispatch does not start a JAX backend
-import pytensor.link.jax.dispatch  # noqa: F401: the import registers PyTensor's conversions
+import pytensor.link.jax.dispatch  # noqa: F401 the import registers PyTensor's conversions
 import pytensor.tensor as pt
 from pytensor.compile import mode
 from pytensor.graph.basic import Apply, Constant, Variable

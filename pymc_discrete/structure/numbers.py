@@ -52,8 +52,8 @@ class Number(TensorVariable):
 
 
 class OfNumbers(Analysis[bool | None]):
-    """Whether a variable is computed from numbers and constants alone: True if so, None from constants alone.
-    """
+    """Whether a variable is computed from numbers and constants alone: True if so, None from
+    constants alone."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -174,8 +174,8 @@ class Derivation:
         self._decisions = list(decisions)
 
     def extended(self, derived: dict[str, Variable], read: Sequence[Number] = ()) -> "Derivation":
-        """The same derivation with further inputs, each computed from its numbers, or in `read` if it is one.
-        """
+        """The same derivation with further inputs, each computed from its numbers, or in `read` if
+        it is one."""
         graphs = list(derived.values())
         known: dict[Variable, Variable] = {
             v: self._derived[str(v.name)] for v in numbers_in(graphs) if v.name in self._derived

@@ -1,5 +1,5 @@
-"""Copies graphs with variables replaced, expands Ops that contain other Ops, and applies PyTensor's rewrites.
-"""
+"""Copies graphs with variables replaced, expands Ops that contain other Ops, and applies
+PyTensor's rewrites."""
 
 from collections.abc import Callable
 from typing import Any

@@ -211,8 +211,8 @@ class Alike:
         return self._same([(n, part) for n, part in enumerate(parts) if part.owner is not None])
 
     def inputs(self, node: Apply) -> list[list[int]]:
-        """Groups of the indices of inputs of a Join or MakeVector that have equal structure, leaves included.
-        """
+        """Groups of the indices of inputs of a Join or MakeVector that have equal structure,
+        leaves included."""
         if not isinstance(node.op, Join | MakeVector):
             return []
         return self._same(
@@ -485,8 +485,8 @@ def variables_to_unite(
 
 
 def leaves_at_equal_positions(graphs: list[Variable]) -> Iterator[tuple[Variable, ...]]:
-    """For each position at which graphs of equal structure have different leaves, the tuple of these leaves.
-    """
+    """For each position at which graphs of equal structure have different leaves, the tuple of
+    these leaves."""
     seen, pending = set(), [tuple(graphs)]
     while pending:
         current = pending.pop()

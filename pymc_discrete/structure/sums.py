@@ -57,8 +57,8 @@ def distributed(var: Variable, graph: LogpGraph) -> Summands | None:
 
 
 def scalar_op_of(var: Variable, *kinds: type[ScalarOp]) -> ScalarOp | None:
-    """The scalar Op that computes a tensor element by element, if it is of one of the given kinds; else None.
-    """
+    """The scalar Op that computes a tensor element by element, if it is of one of the given kinds;
+    else None."""
     op = getattr(None if var.owner is None else var.owner.op, "scalar_op", None)
     return op if isinstance(op, kinds) and isinstance(var.owner.op, Elemwise) else None
 
@@ -76,8 +76,8 @@ def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:
 def _split_sums(
     var: Variable, weight: Variable | None, graph: LogpGraph
 ) -> list[tuple[Variable, Variable | None]] | None:
-    """[(tensor, weight)] whose weighted elements add up to the elements of `var`; None where `var` is no sum.
-    """
+    """[(tensor, weight)] whose weighted elements add up to the elements of `var`; None where `var`
+    is no sum."""
     if not graph.depends(var) or not adds_up(var):
         return None
     parts = summands(var, graph)

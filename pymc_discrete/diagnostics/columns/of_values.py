@@ -1,5 +1,5 @@
-"""Columns for variables with few values, the probability of each value, and for counts, mean and quantiles.
-"""
+"""Columns for variables with few values, the probability of each value, and for counts, mean and
+quantiles."""
 
 import numpy as np
 

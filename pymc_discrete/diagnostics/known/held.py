@@ -151,8 +151,8 @@ def same_everywhere(
 
 
 def elsewhere(point: PointType, names: Sequence[str], far: float, rng: np.random.Generator) -> PointType:
-    """The point with some variables moved at random by `far` times their size, which is taken as 1 at least.
-    """
+    """The point with some variables moved at random by `far` times their size, which is taken as 1
+    at least."""
     moved = {}
     for name in names:
         a = np.asarray(point[name])
@@ -178,8 +178,8 @@ def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> 
 
 
 def different_ends(of: Conditionals, points: Sequence[PointType]) -> list[PointType]:
-    """The first of the points, and others at which the block is in other states, as many as the work allows.
-    """
+    """The first of the points, and others at which the block is in other states, as many as the
+    work allows."""
     density = cast(ModelDensity, of.at(points[0])[1].density)
     work = density.cost(one_site=False) * len(elements_outside(of, points[0]))
     by_state: dict[bytes, PointType] = {}
@@ -197,8 +197,8 @@ def elements_outside(of: Conditionals, point: PointType) -> list[tuple[str, int 
 
 
 def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
-    """The attributes of `Held` except `certain`, found by moving elements outside of the block one at a time.
-    """
+    """The attributes of `Held` except `certain`, found by moving elements outside of the block one
+    at a time."""
     found = Held.nothing(of.space.d)
     by, unused = ([dict[Any, None]() for _ in range(of.space.d)] for _ in range(2))
     for point in points:

@@ -1,5 +1,5 @@
-"""The probability that two sites have the same label: a summary that does not depend on the names of labels.
-"""
+"""The probability that two sites have the same label: a summary that does not depend on the names
+of labels."""
 
 from itertools import pairwise
 

@@ -34,8 +34,8 @@ class BatchOfElements:
 
     @cached_property
     def indicators(self) -> Indicators:
-        """The indicators by which the sites are judged, and the indicators of all values that have a column.
-        """
+        """The indicators by which the sites are judged, and the indicators of all values that have
+        a column."""
         return indicators(self.counts, every=self.values is not None)
 
     @cached_property

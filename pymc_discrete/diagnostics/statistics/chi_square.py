@@ -1,5 +1,5 @@
-"""Tests whether categories are as frequent in one chain as in the others, and at its end as at its beginning.
-"""
+"""Tests whether categories are as frequent in one chain as in the others, and at its end as at its
+beginning."""
 
 from typing import Any, Literal
 
@@ -105,8 +105,8 @@ def share_rejected(p: Any, rate: float = 0.05) -> float:
 
 
 def categories_of_values(counts: Counts) -> np.ndarray:
-    """(sites, V) int, the category of each value: a category of its own, or a group of neighbouring values.
-    """
+    """(sites, V) int, the category of each value: a category of its own, or a group of
+    neighbouring values."""
     there = counts.p > 0
     own = np.maximum(np.cumsum(there, axis=1) - 1, 0)
     middle = np.cumsum(counts.p, axis=1) - counts.p / 2

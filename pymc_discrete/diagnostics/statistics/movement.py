@@ -92,14 +92,14 @@ def any_moved(draws: np.ndarray) -> float:
 
 
 def moves_of(x: np.ndarray) -> np.ndarray:
-    """(sites, chains) int, the number of draws of x (sites, chains, draws) that differ from the draw before.
-    """
+    """(sites, chains) int, the number of draws of x (sites, chains, draws) that differ from the
+    draw before."""
     return np.count_nonzero(x[..., 1:] != x[..., :-1], axis=2)
 
 
 def stretches_of(x: np.ndarray) -> np.ndarray:
-    """(sites, chains) int, the number of the `STRETCHES` intervals of x (sites, chains, draws) with a move.
-    """
+    """(sites, chains) int, the number of the `STRETCHES` intervals of x (sites, chains, draws)
+    with a move."""
     changed = x[..., 1:] != x[..., :-1]
     ends = ends_of_stretches(changed.shape[2])
     parts = [changed[..., a:b].any(axis=2) for a, b in pairwise(ends)]

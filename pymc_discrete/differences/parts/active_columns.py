@@ -244,7 +244,7 @@ class ActiveColumns(OfGates):
     # ------------------------------------------------------------ cost
     @property
     def cost_of_all(self) -> float:
-        """Counted operations of all differences, if the active coefficients are a tenth as many as the rows.
-        """
+        """Counted operations of all differences, if the active coefficients are a tenth as many as
+        the rows."""
         p, n = self.graph.shape(self.columns.form[1])
         return float(n) * (n + p) * (1 + n / 10) + 16.0 * p

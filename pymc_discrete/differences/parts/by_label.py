@@ -259,8 +259,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
 
 
 def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
-    """{variable: sums by label} that an elementwise graph reads; None if it also reads the block otherwise.
-    """
+    """{variable: sums by label} that an elementwise graph reads; None if it also reads the block
+    otherwise."""
     graph, found, seen, stack = dependence.graph, dict[Variable, SumsByLabel](), set(), [summands]
     size = graph.size(summands)
     while stack:

@@ -112,8 +112,8 @@ class Pointwise(TermElements):
         return change if rows is None else change[rows]
 
     def _moves_at(self, state: BlockState, positions, candidates):
-        """(r, moves) nats, the result of `moves` for some entries of `self.elements`; None means all entries.
-        """
+        """(r, moves) nats, the result of `moves` for some entries of `self.elements`; None means
+        all entries."""
         if candidates is None:
             start, v = self.space.blocks[self.n]
             complete = self.elements.complete and positions is None

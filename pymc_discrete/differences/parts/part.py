@@ -128,8 +128,8 @@ class Part(ABC):
         return context
 
     def at(self, state: BlockState, context: Any) -> Any:
-        """Quantities that `differences` needs and that depend on x but not on the move, computed once per x.
-        """
+        """Quantities that `differences` needs and that depend on x but not on the move, computed
+        once per x."""
         return ()
 
     def at_after(

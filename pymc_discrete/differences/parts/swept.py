@@ -234,8 +234,8 @@ class OfGates(Part):
 
     @abstractmethod
     def _own(self, at: Any, index) -> Tableau:
-        """The elements (r, m, m) and (r, m) of the tableau at the coefficients `index` (r, m) of some sites.
-        """
+        """The elements (r, m, m) and (r, m) of the tableau at the coefficients `index` (r, m) of
+        some sites."""
 
     # ------------------------------------------------------------ cost
     def cost(self, share: float, values: list[int]) -> float:

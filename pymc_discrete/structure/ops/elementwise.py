@@ -289,8 +289,8 @@ def unread_branches(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> W
 
 
 def unread_base(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a power, the base where the exponent is 0, as in a table of the skills that an item does not need.
-    """
+    """For a power, the base where the exponent is 0, as in a table of the skills that an item does
+    not need."""
     exponent = settled(inputs[1], graph)
     return {} if exponent is None else {0: exponent == 0}
 

@@ -146,8 +146,8 @@ def elements_combined(node: Apply, axes: Any) -> float:
 
 
 def product_of(bounds: Interval, n: float) -> Interval:
-    """Bounds of a product of n integers, each with the given bounds; of any number of them if n is infinite.
-    """
+    """Bounds of a product of n integers, each with the given bounds; of any number of them if n is
+    infinite."""
     low, high = bounds
     if n == math.inf:
         return hull((1.0, 1.0), (low, high), product(bounds, bounds), powers(bounds, (0.0, n)))
