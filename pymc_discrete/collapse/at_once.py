@@ -86,7 +86,7 @@ def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: flo
     Parameters
     ----------
     counts, scopes, most : as in `Elimination`; tables that many sites share may have `PRODUCTS` times as many
-    elements
+        elements
 
     Raises
     ------

@@ -85,7 +85,7 @@ def variables_to_sum_out(
     names : discrete variables that may be summed out
     moved : continuous variables that NUTS moves
     sampled_by, summed_by : the option, named in the log, by which the user has these variables sampled, or
-    summed out
+        summed out
     """
     model = described.model
     try:

@@ -94,10 +94,10 @@ class Collapsed:
     density : ModelDensity of these variables, a function of the untransformed values of the others
     stretched : (d,) bool, the sites that are summed over a stretch
     far : (d,) bool, the sites that are drawn once more after the sum: a stretch may not contain all of their
-    probable values, or only some of the sites were summed out sums : Sums; SumsOfParts where all sites
-    together are too many; SumsInWindows where windows take less work windows : `sums` if it is a
-    SumsInWindows, else None in_stretches : the Sums over stretches, by which sites leave their windows and
-    come back; `sums` without
+        probable values, or only some of the sites were summed out
+    sums : Sums; SumsOfParts where all sites together are too many; SumsInWindows where windows take less work
+    windows : `sums` if it is a SumsInWindows, else None
+    in_stretches : the Sums over stretches, by which sites leave their windows and come back; `sums` without
         windows
     stretches : Stretches, an object that draws the values that are summed
     model : pm.Model, of the other variables and of `STRETCH_VARIABLE`

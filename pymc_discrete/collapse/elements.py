@@ -265,8 +265,8 @@ class Sparse:
         Parameters
         ----------
         context : a context of the density; the contexts of its parts, which only differences need, may be
-        missing values : (d, K) int, the values of each site in its tables; only those of `moving` sites are
-        read
+            missing
+        values : (d, K) int, the values of each site in its tables; only those of `moving` sites are read
         """
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
         found = []

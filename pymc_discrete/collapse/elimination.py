@@ -109,7 +109,7 @@ class Paths(NamedTuple):
     unary : e EliminatedSites, the tables of single sites for each step of a round, round by round, without -1
     pairs : e EliminatedSites, the tables of each of these sites with the next w sites
     common : e (L,) int, the index of the table of `pairs` that all paths have in each round; None where paths
-    have different tables
+        have different tables
     """
 
     sites: np.ndarray
@@ -477,9 +477,10 @@ class Elimination:
     counts : (d,) int, the number of values of each site
     scopes : a list of (E, J) int, for each array of tables the sites that each table joins
     compact : whether all paths that are summed out at once are padded to the longest: this is more work, but
-    a smaller program, which compiles in less time most : largest number of entries of all tables tables : a
-    list of (E,) int, for each row of `scopes` the row of the array with its table; by default each row of
-    `scopes` has its own table
+        a smaller program, which compiles in less time
+    most : largest number of entries of all tables
+    tables : a list of (E,) int, for each row of `scopes` the row of the array with its table; by default each
+        row of `scopes` has its own table
 
     Attributes
     ----------
@@ -535,7 +536,7 @@ class Elimination:
         Parameters
         ----------
         along, out : functions of a group, `Paths` or `EliminatedSites`, and of all arrays of tables so far,
-        that return the array of tables that the group leaves, and the arrays to keep
+            that return the array of tables that the group leaves, and the arrays to keep
         """
         arrays, total, stages = list(tables), jnp.zeros(()), []
         for stage in self.stages():

@@ -295,7 +295,7 @@ def without(
     sums : Sums of that density
     name : the name of the potential
     stretches : the name of a new variable, a vector of integers that the methods of `sums` take as
-    `stretches`: it holds the values of a site that are summed. None if all values of all sites are summed
+        `stretches`: it holds the values of a site that are summed. None if all values of all sites are summed
     """
     names = density.names
     touched, potentials = terms_that_read(model, names)

@@ -148,8 +148,9 @@ def of_draws(
     ----------
     names : the variables to sum out
     each : (sums, key, context) -> (() nats, the logarithm of the sum; results to keep; (d, K) the probability
-    of each site's values), for one draw of the other variables, which is in `context` truncate : as in
-    `recover` given : draws of the other variables, by default the draws of the posterior
+        of each site's values), for one draw of the other variables, which is in `context`
+    truncate : as in `recover`
+    given : draws of the other variables, by default the draws of the posterior
 
     Returns
     -------

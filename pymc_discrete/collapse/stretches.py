@@ -77,12 +77,13 @@ class Stretches:
         Parameters
         ----------
         usual : (..., d) float, usual values of the sites, which do not depend on the current state of the
-        chain xp : the array module
+            chain
+        xp : the array module
 
         Returns
         -------
         first, doublings : (..., d, K) int, the first value of each interval, and the logarithm to base 2 of
-        its number of values
+            its number of values
         """
         lower, upper, single = (xp.asarray(a) for a in (self.lower, self.upper, self.single))
         ends, outer = xp.asarray(self._ends), xp.asarray(self.lengths) - single
@@ -119,7 +120,7 @@ class Stretches:
         x : (d,) int
         usual : as in `intervals`
         first : () bool, whether the chain is at its start. The starting value may be impossible while values
-        near the usual one are possible, so that the stretch is then always about the usual value.
+            near the usual one are possible, so that the stretch is then always about the usual value.
 
         Returns
         -------

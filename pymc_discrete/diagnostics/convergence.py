@@ -53,7 +53,7 @@ def check_convergence(
         Whether the draws are read from the folder of a finished run, which has already said at length that
         labels are switched.
     used : {discrete variable: the attribute `described` of the step that draws it or the block that sums it
-    out}
+        out}
     """
     facts = Facts(tree, model, leaving, used)
     for name, check in checks_in_order():

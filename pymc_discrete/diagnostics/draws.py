@@ -34,7 +34,7 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
     ----------
     data : DataTree with a group posterior, or Dataset
     var_names : names of discrete variables; by default all of them, except variables of which a part was
-    observed: for such a variable `x`, PyMC draws `x_unobserved`
+        observed: for such a variable `x`, PyMC draws `x_unobserved`
 
     Raises
     ------
@@ -165,7 +165,8 @@ class Counts(NamedTuple):
     values : (V,) int, ascending
     of_chains : (sites, chains, V) int, in each chain
     of_halves : (sites, 2 chains, V) int, in the first and in the second half of each chain; if the number of
-    draws is odd, the draw in the middle is left out, as in `arviz_stats` half : number of draws of a half
+        draws is odd, the draw in the middle is left out, as in `arviz_stats`
+    half : number of draws of a half
     """
 
     values: np.ndarray

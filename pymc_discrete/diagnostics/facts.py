@@ -58,7 +58,7 @@ class OfPyMC(NamedTuple):
     ----------
     warnings : PyMC's warnings about divergences, tree depth, R-hat and few effective draws
     per_chain : {continuous variable: (elements,)}, effective draws per chain where PyMC warns of R-hat or few
-    effective draws, see `verdicts.effective_per_chain`; infinite elsewhere
+        effective draws, see `verdicts.effective_per_chain`; infinite elsewhere
     """
 
     warnings: list[SamplerWarning]

@@ -90,7 +90,8 @@ class Judged(NamedTuple):
     decided : Decided
     known : what the result has besides its draws, such as conditional probabilities
     orders : (chains, K) int, permutations of its labels to the labels of chain 0, if these make the chains
-    agree switch : whether labels are permuted within chains
+        agree
+    switch : whether labels are permuted within chains
     """
 
     columns: dict[str, np.ndarray]
@@ -109,8 +110,9 @@ class Judge:
     idata : DataTree with a group posterior, or Dataset
     names : the names of all discrete variables that are drawn; by default the ones that `posterior_of` finds
     columns : {variable: the values whose probabilities have a column, or None for a count}, if it differs
-    from a table of one variable partitions : the variables that are partitions, which are judged by the sizes
-    of their clusters, and by which sites are together; by default the ones that the result records
+        from a table of one variable
+    partitions : the variables that are partitions, which are judged by the sizes of their clusters, and by
+        which sites are together; by default the ones that the result records
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class Remedies:
     ----------
     model : pm.Model
     used : {discrete variable: the attribute `described` of the step that draws it or the block that sums it
-    out}
+        out}
     """
 
     def __init__(self, model: pm.Model, used: Mapping[str, str]):

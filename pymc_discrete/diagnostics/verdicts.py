@@ -219,7 +219,8 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
     ----------
     known : the `Leaving` of the variable, if it is known
     still : (elements,) bool, the elements with the same value in all draws; the words for other elements mean
-    nothing draws : number of draws of a chain
+        nothing
+    draws : number of draws of a chain
 
     Returns
     -------

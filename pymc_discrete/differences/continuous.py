@@ -58,7 +58,7 @@ class ContinuousDensity(CompiledMethods):
         Whether the gradient is needed.
     integrate : names of value variables outside the block that are integrated out
     counts : lists of names of integer variables that belong to the block as real numbers; the variables of a
-    list with several names are one vector, which `point` then has as well
+        list with several names are one vector, which `point` then has as well
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class ModelDensity(SumOfParts):
         Whether variables that play the same role in the model become parts of one vector of the space.
     integrate : names of value variables that are integrated out
     whole : names of variables and potentials whose terms are counted among the terms of the block, even if
-    they do not depend on it
+        they do not depend on it
 
     Attributes
     ----------

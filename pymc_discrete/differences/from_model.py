@@ -105,8 +105,9 @@ def target_of(
     ----------
     constrained : whether the block may have vectors whose elements cannot change alone
     equations : whether linear equations, without which the log density is -inf, become a constraint of the
-    space, and counts that limit each other get lines with_numbers : whether data and constants of the model
-    may be inputs of the density, which is then shared with models that differ only in them
+        space, and counts that limit each other get lines
+    with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
+        with models that differ only in them
     """
     model = described.model
     names = block_of(model, vars, constrained=constrained, equations=equations)

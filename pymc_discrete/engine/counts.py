@@ -32,7 +32,7 @@ class Counted(NamedTuple):
     lower : the smallest value of an element
     values : the number of consecutive values
     each : whether the values of each element are counted; false where the mean of exact probabilities is
-    known, which estimates the same with less noise
+        known, which estimates the same with less noise
     """
 
     name: str

@@ -36,7 +36,9 @@ class Drawn(NamedTuple):
     x : (d,) int, the new sites
     integrated : {name: value} of the continuous variables that are integrated out while the sites move
     statistics : {name: value} of `STATISTICS_OF_SITES`, and "lp", the log density of the model at the new
-    point, in nats n_moves : () float, mean number of moves in a proposal measured : means of `Info.measured`
+        point, in nats
+    n_moves : () float, mean number of moves in a proposal
+    measured : means of `Info.measured`
     """
 
     x: Any

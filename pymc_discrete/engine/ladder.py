@@ -84,7 +84,7 @@ class Ladder:
     ----------
     numbers : {name: array}, data and constants of the model that the ladder reads
     prior : an object that draws exactly from the prior; None if a distribution of the prior has no JAX
-    version
+        version
     """
 
     def __init__(self, model: pm.Model, points: Points, replicas: int | str, tune: int):

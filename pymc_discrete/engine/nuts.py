@@ -115,7 +115,7 @@ class NutsBlock(Block):
     max_treedepth, dense, pooled : the entries of `nuts` of `sample`
     integrate : names of value variables that are integrated out, and drawn by another block
     alone : whether the density depends on no variable that another block moves; the gradient at the start of
-    a draw is then the gradient at the end of the previous draw, and is not computed again
+        a draw is then the gradient at the end of the previous draw, and is not computed again
 
     Attributes
     ----------

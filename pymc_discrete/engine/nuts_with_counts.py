@@ -284,7 +284,7 @@ class NutsWithCounts(NutsBlock):
         Parameters
         ----------
         squares, means, variances : (size,) float, the mean squares of slopes, and the means and variances of
-        draws
+            draws
         """
         reach = FROM_BOUNDS * jnp.sqrt(variances)
         near = (means - reach < self._lower) | (means + reach > self._upper)

@@ -48,7 +48,7 @@ class ChainState(NamedTuple):
     blocks : one state per block
     counts : {variable: counts of its values}, see `CountsOfValues`
     replicas : `Replicas` if the chain is tempered; the point and the states of the blocks are then copies of
-    the point and states of the replica at the posterior
+        the point and states of the replica at the posterior
     """
 
     point: dict[str, Any]

@@ -41,7 +41,7 @@ class Chunk(NamedTuple):
     draws : {value variable: (n, ...)}
     stats : {statistic: (n,) or (n, number of blocks that have it)}
     blocks : for each block of the program, the index of its step, NUTS or INSTEAD, and the names of its
-    statistics
+        statistics
     """
 
     first: int

@@ -34,8 +34,8 @@ class SummedState(NamedTuple):
     ----------
     usual : (d,) float, the means of the sites in tuning
     probabilities : [(size, K)], sums, since tuning, of the probabilities of the values of the sites of each
-    variable transitions : (d,) int, the number of transitions since tuning in which the site was summed out,
-    whose
+        variable
+    transitions : (d,) int, the number of transitions since tuning in which the site was summed out, whose
         probabilities are added up
     far_out : FarOut, counted over the transitions since tuning
     """
@@ -145,7 +145,8 @@ class SummedBlock(Block):
         Parameters
         ----------
         old : the point before the other variables have moved, to which the chain returns if no state is
-        possible stretches : the result of `Collapsed.drawn_stretches`
+            possible
+        stretches : the result of `Collapsed.drawn_stretches`
 
         Returns
         -------

@@ -171,7 +171,7 @@ def base_of(space: Space, probabilities: dict[str, Any] | None) -> np.ndarray:
     ----------
     space : Space
     probabilities : {name: (*shape, K)}, not necessarily normalised; uniform for variables that
-    `probabilities` leaves out
+        `probabilities` leaves out
 
     Raises
     ------

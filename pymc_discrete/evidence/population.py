@@ -72,7 +72,8 @@ class Population:
         ----------
         seed : the seed of the random numbers
         first : the index of the first transition; transitions with an index below the number of tuning draws
-        adapt path : (steps + 1,) float, inverse temperatures
+            adapt
+        path : (steps + 1,) float, inverse temperatures
         """
         n = len(states.point[BETA])
         numbers = np.minimum(np.arange(-(-n // self.size) * self.size), n - 1).reshape(-1, self.size)

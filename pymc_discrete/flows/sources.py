@@ -64,7 +64,7 @@ class Independent(Factorised):
     Parameters
     ----------
     p : (d, K) float, the probabilities of the values of each site, which are positive in its support and 0
-    beyond
+        beyond
     """
 
     p: np.ndarray

@@ -41,7 +41,7 @@ class PredictorForm(NamedTuple):
     cross : (n, m), C
     own, own_slope : (m, m) and (m,), for the coefficients without a gate, with their prior, A and b
     precision, linear : (p,) each, D and h of the priors -D beta^2 / 2 + h beta of the coefficients with a
-    gate
+        gate
     """
 
     gates: Any

@@ -133,8 +133,9 @@ class AugmentedModel(NamedTuple):
     Attributes
     ----------
     model : the model without the densities of the further variables, which change only when these are drawn
-    anew likelihoods : list of Augmented start : {further variable: value}, values at which the density of the
-    model is positive
+        anew
+    likelihoods : list of Augmented
+    start : {further variable: value}, values at which the density of the model is positive
     """
 
     model: pm.Model

@@ -230,7 +230,8 @@ def without_conjugate(
     Returns
     -------
     terms : the terms of the free variables, of the observed variables and of the potentials, or None if
-    nothing has changed conjugate : the integrated parameters, with graphs of the model's value variables
+        nothing has changed
+    conjugate : the integrated parameters, with graphs of the model's value variables
 
     Raises
     ------

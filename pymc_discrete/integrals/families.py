@@ -41,7 +41,7 @@ class ConjugateLikelihood(NamedTuple):
     x : the variable
     params : the parameters of its distribution, one of which reads the conjugate parameter
     factor, offset : the distribution's parameter is (factor * phi + offset) ** power, with the power of
-    `Reading`
+        `Reading`
     """
 
     x: Any
@@ -59,9 +59,10 @@ class Reading:
     place : the index among the distribution's parameters
     statistics : the numbers that each element adds to the sums of statistics
     power : the power of the conjugate parameter that the distribution reads: -1 for a scale, if the parameter
-    is a rate scaled, shifted : whether the distribution may read a multiple of the parameter, and a multiple
-    with something added precision : whether the parameter is the precision of a Normal variable, whose mean
-    is the first parameter
+        is a rate
+    scaled, shifted : whether the distribution may read a multiple of the parameter, and a multiple with
+        something added
+    precision : whether the parameter is the precision of a Normal variable, whose mean is the first parameter
     """
 
     place: int
@@ -80,14 +81,19 @@ class Family:
     ----------
     name : the name of the prior
     priors : {Op of the prior: function of its parameters, which returns the parameters of the family, or
-    None} likelihoods : {Op: the `Reading` of its distribution} reference : (length of a vector) -> a value of
-    the parameter log_weights : (statistics, length of a vector) -> for each element, the logarithm of the
-    factor at the reference value transforms : PyMC's transforms under which the family's draws are made
-    log_marginal : (prior, sums) -> the log of the integral for each label, a graph posterior : (prior, sums)
-    -> parameters of the distribution given the data, graphs draw : (key, *parameters) -> a draw under PyMC's
-    transform, and log densities that add up to the log density of the draw vectors : whether a label has a
-    vector, along the last axis of the parameter inverted : whether the model's parameter is the inverse of
-    the parameter that the other attributes are about
+        None}
+    likelihoods : {Op: the `Reading` of its distribution}
+    reference : (length of a vector) -> a value of the parameter
+    log_weights : (statistics, length of a vector) -> for each element, the logarithm of the factor at the
+        reference value
+    transforms : PyMC's transforms under which the family's draws are made
+    log_marginal : (prior, sums) -> the log of the integral for each label, a graph
+    posterior : (prior, sums) -> parameters of the distribution given the data, graphs
+    draw : (key, *parameters) -> a draw under PyMC's transform, and log densities that add up to the log
+        density of the draw
+    vectors : whether a label has a vector, along the last axis of the parameter
+    inverted : whether the model's parameter is the inverse of the parameter that the other attributes are
+        about
     """
 
     name: str

@@ -253,8 +253,9 @@ class Coordinates(NamedTuple):
     Attributes
     ----------
     to_own : (d, d), the map from vectors to the coordinates, in which the likelihood's covariance is the
-    identity to_vectors : (d, d), the inverse of `to_own` variances : (d,), the variances of the prior in the
-    coordinates
+        identity
+    to_vectors : (d, d), the inverse of `to_own`
+    variances : (d,), the variances of the prior in the coordinates
     """
 
     to_own: np.ndarray

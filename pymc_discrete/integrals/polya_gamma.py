@@ -80,7 +80,7 @@ class Envelope(NamedTuple):
     top : (n,) float, nats, the constant
     left, right : (n,) float, the ends of the interval
     left_scale, right_scale : (n,) float, positive, the distance from the interval at which the bound has
-    fallen by 1
+        fallen by 1
     """
 
     top: Any

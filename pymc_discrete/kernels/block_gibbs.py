@@ -176,7 +176,7 @@ def visits_of(
     without : (d,) bool, sites that have a colour and are left out of the sweep
     drawing : a function that draws sites, by default `draw_conditional`
     candidates : a function that chooses the candidate values along lines of many states, by default
-    `candidates_in_stretch`
+        `candidates_in_stretch`
     """
     drawing, together = drawing or draw_conditional, taking_turns(target, candidates)
 

@@ -39,8 +39,8 @@ def lines_of_equations(target, sets: Sets, candidates: Callable, in_turn: bool) 
     ----------
     sets : the sets to draw; they must not interact, unless they are drawn in turn
     candidates : a function that lays candidate values about a current value, see
-    `kernels.block_gibbs.candidates_in_stretch` in_turn : whether the sets are drawn one at a time;
-    `Target.carried` is then updated after each set
+        `kernels.block_gibbs.candidates_in_stretch`
+    in_turn : whether the sets are drawn one at a time; `Target.carried` is then updated after each set
 
     References
     ----------
@@ -188,7 +188,8 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, candidates: Ca
     Parameters
     ----------
     sites, steps : (r, m) int, for each line the sites that change, counted within the variable, and the
-    elements of v joined : `target.carried(x)`, by which differences take less time, or None
+        elements of v
+    joined : `target.carried(x)`, by which differences take less time, or None
     """
     start, v = target.space.blocks[n]
     now, moving = x[start + sites], steps != 0

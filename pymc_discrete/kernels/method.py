@@ -27,7 +27,8 @@ class Method(ABC):
     reported : {name of a sampler statistic: name of the kernel's parameter that it shows}
     constrained : whether the method moves vectors whose elements cannot change alone
     equations : whether the method moves variables that linear equations tie, along vectors that keep the
-    equations one_by_one : whether the method draws each site from its conditional, given all other sites
+        equations
+    one_by_one : whether the method draws each site from its conditional, given all other sites
     with_numbers : whether data and constants of the model may be inputs of the density
     """
 

@@ -37,7 +37,7 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
     ----------
     x : (d,) int
     target_of : (share, penalty) -> Target of a `softened` density, the log density times `share` less the
-    penalties
+        penalties
     """
 
     def going_on(carried):

@@ -33,7 +33,7 @@ def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Ke
     Parameters
     ----------
     at_once : (density) -> the `Sums` that draw all sites of the density together, in place of forests; None
-    where there are none
+        where there are none
 
     Returns
     -------

@@ -203,7 +203,7 @@ class ContrastiveDivergence(MarkovChains):
     Parameters
     ----------
     kernel, params : the result of `pmd.kernels.gibbs_with_gradients()` or of another function of
-    `pmd.kernels`
+        `pmd.kernels`
         A parameter that the kernel tunes follows the acceptance probability while the model is learned.
     transitions : int
         Number of transitions in an iteration; a kernel that accepts or rejects makes one more with

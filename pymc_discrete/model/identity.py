@@ -134,7 +134,7 @@ class Key(NamedTuple):
     ----------
     digest : the checksum of all that can be looked into
     own : functions and classes of the user and objects that cannot be looked into, in the order of the walk,
-    each equal to itself only; and objects of this package that define their own equality
+        each equal to itself only; and objects of this package that define their own equality
     """
 
     digest: bytes
@@ -168,7 +168,7 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
     Parameters
     ----------
     of_users : whether the key may contain functions and classes of the user, or of a library of unknown
-    version. These may read files, or variables that other code sets, which are no part of the digest
+        version. These may read files, or variables that other code sets, which are no part of the digest
 
     Raises
     ------

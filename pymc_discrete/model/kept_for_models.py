@@ -38,9 +38,10 @@ class KeptForModels[T, U]:
         ----------
         asked : a further part of the key
         make : a function that makes the object for a structure; the error `NeedsValues` names numbers that
-        must be a part of the key use : a function that gives the object the numbers of a model; None where
-        the object does not hold for these numbers, so that another object is made with_numbers : whether data
-        and constants of the model may become numbers, which are inputs
+            must be a part of the key
+        use : a function that gives the object the numbers of a model; None where the object does not hold for
+            these numbers, so that another object is made
+        with_numbers : whether data and constants of the model may become numbers, which are inputs
         """
         wide = width_of_models()
         # With 32-bit numbers the constants are checked one by one, so they stay constants.

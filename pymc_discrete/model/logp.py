@@ -89,10 +89,10 @@ def logp_graph(
     constrained : names of variables of the block that are, at every state at which the graph is evaluated,
         counts with the sums of their distribution, or permutations: the graph does not check that
     equal : {(index of a term, index of a comparison in it): shape of the comparison}, comparisons that hold
-    at every state at which the graph is evaluated, and are left out totals : counts of the block whose totals
-    take their place; `supports` then has the bounds of the totals counts : integer variables of the block
-    that real variables replace terms : the terms of the log density, if they differ from the terms that PyMC
-    gives
+        at every state at which the graph is evaluated, and are left out
+    totals : counts of the block whose totals take their place; `supports` then has the bounds of the totals
+    counts : integer variables of the block that real variables replace
+    terms : the terms of the log density, if they differ from the terms that PyMC gives
 
     Raises
     ------
@@ -227,7 +227,8 @@ def with_numbers_read(
     Parameters
     ----------
     others, groups : the inputs and their names before constant parts of the graph were computed, with all
-    numbers read : the numbers that the graph reads now
+        numbers
+    read : the numbers that the graph reads now
     """
     kept = {v: group for v, group in zip(others, groups, strict=True) if not isinstance(v, Number)}
     return kept | {v: [str(v.name)] for v in read}
@@ -343,8 +344,9 @@ def without_checks(
     labels : the names of the terms
     replace : {input: its replacement}
     valid : {value: nodes of its own log density}, for values that are known to be vectors of counts with the
-    sums of their distribution, or permutations. The checks of this property in these nodes are left out: with
-    them, each element of the log density would depend on all elements of the vector. Comparisons of the
+        sums of their distribution, or permutations. The checks of this property in these nodes are left out:
+        with them, each element of the log density would depend on all elements of the vector. Comparisons of
+        the
         vector in other terms are kept.
     """
     guards: list[tuple[Apply, Variable]] = []

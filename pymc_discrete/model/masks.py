@@ -342,7 +342,7 @@ def with_fixed_sizes(
     Parameters
     ----------
     bounds : a function that returns the bounds of the discrete variables; it is called only if a size depends
-    on a variable
+        on a variable
     """
     known: list[IntegerBounds] = []
 

@@ -148,7 +148,9 @@ def binned(values: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, i
     Returns
     -------
     least : (B,) int, the least value of each bin; bins at the ends in which no row has any probability are
-    left out masses : (rows, B) float width : the number of values in a bin
+        left out
+    masses : (rows, B) float
+    width : the number of values in a bin
     """
     there = np.flatnonzero((p > 0).any(axis=0))
     if len(there):

@@ -67,7 +67,7 @@ class Shares(NamedTuple):
     p : (chains, elements, V) float; nan where nothing is known
     source : the origin of the probabilities, in words
     summed : whether the variable was summed out, so that `p` are means of probabilities and no shares of
-    draws
+        draws
     """
 
     values: np.ndarray

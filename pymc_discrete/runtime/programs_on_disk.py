@@ -138,7 +138,8 @@ class KeptOnDisk:
     ----------
     function : a result of `jax.jit`
     name : a name that tells the function from all others in every process, up to the settings in
-    `settings_now` level : as in `jitted`
+        `settings_now`
+    level : as in `jitted`
     """
 
     def __init__(self, function: Any, name: str, level: int):
@@ -222,7 +223,7 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
     Parameters
     ----------
     anew : whether the program was compiled in this process. A program that JAX has found in its cache cannot
-    be written, since XLA leaves out some of its functions: it is compiled once more.
+        be written, since XLA leaves out some of its functions: it is compiled once more.
     """
     path = program_file(name)
     if path is None:

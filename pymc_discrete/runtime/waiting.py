@@ -19,7 +19,9 @@ class Phase:
     Attributes
     ----------
     what : the name of the work, or a function that returns it; None if a progress bar shows how far the work
-    is since : the time at which the work began named : whether a line of the log has named the work
+        is
+    since : the time at which the work began
+    named : whether a line of the log has named the work
     """
 
     def __init__(self, what: str | Callable[[], str] | None):

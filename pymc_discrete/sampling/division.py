@@ -293,7 +293,9 @@ def collapsed_by_name(model: pm.Model, names: list[str], moved: list[str], colla
     Parameters
     ----------
     names : discrete variables that no step moves, or only the step of a flow, which needs another step beside
-    it moved : continuous variables that NUTS moves collapse : as in `sample`
+        it
+    moved : continuous variables that NUTS moves
+    collapse : as in `sample`
     """
     if collapse is False:
         return None

@@ -85,7 +85,8 @@ def log_likelihood_of(
     ----------
     options : `idata_kwargs`
     summed : the discrete variables that are summed out while sampling; if there are none, all discrete
-    variables are summed out var_names : the variables that are recorded
+        variables are summed out
+    var_names : the variables that are recorded
 
     Raises
     ------

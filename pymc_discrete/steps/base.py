@@ -60,10 +60,11 @@ class JaxStep(DrawsAhead, BlockedStep):
     kind : which of the model's variables the step takes, "discrete" or "continuous"
     constrained : whether the step takes vectors whose elements cannot change alone
     equations : whether the step moves variables that linear equations tie, along vectors that keep the
-    equations columns : {sampler statistic: (title, format, value before the first draw)}, columns of the
-    progress bar checked : whether the start of the chain has been checked learned : what tuning has learned
-    about the chain by_nuts, of_nuts : names of the continuous value variables that NUTS moves in the step's
-    own program, and
+        equations
+    columns : {sampler statistic: (title, format, value before the first draw)}, columns of the progress bar
+    checked : whether the start of the chain has been checked
+    learned : what tuning has learned about the chain
+    by_nuts, of_nuts : names of the continuous value variables that NUTS moves in the step's own program, and
         its options
     tune : whether the chain is tuning
     tune_draws : number of tuning draws of the chain

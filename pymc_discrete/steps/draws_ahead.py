@@ -29,7 +29,7 @@ class WhatMoves(NamedTuple):
     of_nuts : options of NUTS
     slots : for NUTS and then for each step, the index of the dictionary that gets its statistics
     instead : (model, names) -> steps for the variables that would be summed out, if other steps have taken
-    all continuous variables
+        all continuous variables
     """
 
     steps: Sequence[Any]
@@ -47,7 +47,8 @@ class DrawsAhead(HasChain):
     ----------
     draws_ahead : whether `start_ahead` was called
     replicas : the number of replicas of each chain, int or "auto", as in `engine.ladder.Ladder`; None without
-    tempering settings : the step and its options, in one line
+        tempering
+    settings : the step and its options, in one line
     """
 
     model: pm.Model

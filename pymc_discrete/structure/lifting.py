@@ -33,7 +33,7 @@ def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) 
     Parameters
     ----------
     bounds : the bounds of the roots, and of tensors computed from them, at all states at which the outputs
-    are evaluated
+        are evaluated
     """
     moving = Depends(roots)
     discrete = not any(r.type.dtype.startswith("float") for r in roots)

@@ -102,7 +102,7 @@ def end_of_form(
     ----------
     bounds : the bounds of all tensors of the graph
     limits_of : (variable) -> its limits (lower, upper), where None stands for 0; or None if it has no limits
-    that are tensors
+        that are tensors
     """
     forms = LinearForms(bounds, lambda v: limits_of(v) is not None)
     form = forms.of(var)

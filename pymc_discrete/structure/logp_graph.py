@@ -59,8 +59,9 @@ class Columns(NamedTuple):
     Attributes
     ----------
     places : (q,) int, the index of each column's coefficient among all coefficients; the priors of these are
-    independent others : (m,) int, the indices of the coefficients without a gate form : the variables of the
-    graph, in the order of `integrals.active.PredictorForm`: the gates (q,) first
+        independent
+    others : (m,) int, the indices of the coefficients without a gate
+    form : the variables of the graph, in the order of `integrals.active.PredictorForm`: the gates (q,) first
     """
 
     places: np.ndarray
@@ -103,7 +104,7 @@ class Conjugate(NamedTuple):
     family : the name of the conjugate family
     posterior : parameters of its distribution
     given : value variables that were also integrated out, and that the parameters of `posterior` read; they
-    are drawn first
+        are drawn first
     """
 
     name: str
@@ -128,9 +129,10 @@ class LogpGraph:
     derivation : how the numbers among `others` are computed from the numbers of a model
     written_as_one : {name of a term that combines several: their names}
     out_of_bounds : [(variable, warning)] for variables of the block that are an index and may be out of
-    bounds bounds : the bounds of the integers of the graph, at all states at which it is evaluated integral :
-    the coefficients that were integrated out together, or None conjugate : the parameters that were
-    integrated out each in closed form
+        bounds
+    bounds : the bounds of the integers of the graph, at all states at which it is evaluated integral : the
+        coefficients that were integrated out together, or None
+    conjugate : the parameters that were integrated out each in closed form
     """
 
     values: list[Variable]

@@ -132,7 +132,7 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
     -------
     outputs
     derived : {name of a new number, beginning with `prefix`: the part that it replaces, a graph of other
-    numbers}
+        numbers}
 
     Raises
     ------

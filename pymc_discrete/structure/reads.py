@@ -55,7 +55,7 @@ class Elements:
         k). The last axis has k candidate states; it has length 1 for values that are the same in all states.
     fixed : arrays (n_out, ...) int, constants of each output element
     passes : whether the Op only selects, compares or rearranges elements, without arithmetic. Tables can be
-    propagated through such an Op, but gradients cannot.
+        propagated through such an Op, but gradients cannot.
     """
 
     reads: list[np.ndarray | None]

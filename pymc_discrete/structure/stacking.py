@@ -364,7 +364,7 @@ class Stacked:
         a variable without a key stays by itself
     others : {name: the model's other value variables that become one vector of this name, or a single one}
     united : groups of names of value variables; each group becomes one vector, whatever graphs the variables
-    are in
+        are in
 
     Attributes
     ----------

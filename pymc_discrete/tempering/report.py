@@ -16,9 +16,10 @@ class Report(NamedTuple):
     ----------
     betas : (chains, R) float, inverse temperatures; nan beyond the last rung
     rejections : (chains, R - 1) float, the rates at which swaps of neighbours were rejected; nan beyond the
-    last rung round_trips : (chains,) int, the number of round trips iterations : int, the number of
-    iterations of each chain log_evidence : (chains,) float, nats; nan where the lowest inverse temperature is
-    not 0
+        last rung
+    round_trips : (chains,) int, the number of round trips
+    iterations : int, the number of iterations of each chain
+    log_evidence : (chains,) float, nats; nan where the lowest inverse temperature is not 0
     """
 
     betas: np.ndarray

@@ -158,7 +158,7 @@ def ties(
     others : {name in a message: (chains, draws)}, continuous series
     advice : (names of tied series, whether each has two values) -> a sentence that advises what to do
     of_fixed_sums : {name: its vector}, for the counts that are elements of vectors with fixed sums, which are
-    correlated by construction
+        correlated by construction
     """
     of_fixed_sums = of_fixed_sums or {}
     names, ess, draws = slow_counts(counts)

@@ -42,7 +42,7 @@ class Conditionals(NamedTuple):
     outside : names of the continuous variables that the block's log density reads
     complete : whether the model has no unknowns but those in `outside` and the block
     own : the variables in `outside` that only their own priors and the block's log density read, excluding
-    the priors of the block's variables
+        the priors of the block's variables
     """
 
     space: Space
@@ -59,13 +59,13 @@ class Held(NamedTuple):
     ----------
     certain : (d,) bool, whether the odds of other values are the same whatever the other unknowns are
     alone : (d,) bool, whether a variable outside of the block enters the conditional of this site only, so
-    that the site and the variable may hold each other by : for each site the names of the variables outside
-    of the block that enter its conditional unused : for each site [(name, flat index, or None for a whole
-    variable)], the elements outside of the block that enter the conditional of this site only and, where a
-    chain ended, no term except their prior: these are parameters of another model, which another value of the
-    site chooses among_models : (d,) bool, whether a site chooses between models that each have a parameter
-    which the other lacks: after the site changes, the parameters of the model that it left wander over their
-    prior
+        that the site and the variable may hold each other
+    by : for each site the names of the variables outside of the block that enter its conditional
+    unused : for each site [(name, flat index, or None for a whole variable)], the elements outside of the
+        block that enter the conditional of this site only and, where a chain ended, no term except their
+        prior: these are parameters of another model, which another value of the site chooses
+    among_models : (d,) bool, whether a site chooses between models that each have a parameter which the other
+    lacks: after the site changes, the parameters of the model that it left wander over their prior
     """
 
     certain: np.ndarray

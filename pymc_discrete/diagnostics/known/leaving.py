@@ -32,18 +32,20 @@ class Leaving(NamedTuple):
     ----------
     several : (elements,) bool, whether a site has more than one value
     probability : (chains, elements), the probability at the end of each chain; None where conditionals are
-    estimates joint : whether the sites are drawn from their joint distribution given all continuous
-    variables, so that
+        estimates
+    joint : whether the sites are drawn from their joint distribution given all continuous variables, so that
         no other site can keep them from moving
     together : for sites that change only together, the reason why they may not move, as part of a message
     certain : (elements,) bool, whether the odds of other values are the same at all values of the other
-    unknowns alone : (elements,) bool, whether a continuous variable enters the conditional of this site only,
-    so that the site and the variable may hold each other
+        unknowns
+    alone : (elements,) bool, whether a continuous variable enters the conditional of this site only, so that
+        the site and the variable may hold each other
     by : names of the continuous variables that enter the conditionals of the variable's sites; empty unless a
         site hardly moves
     unused : names of elements of continuous variables that do not enter the likelihood where a chain ended,
-    but enter it if a site has another value summed : whether the variable is summed out, and drawn exactly
-    given the others among_models : (elements,) bool, see `Held`
+        but enter it if a site has another value
+    summed : whether the variable is summed out, and drawn exactly given the others
+    among_models : (elements,) bool, see `Held`
     """
 
     several: np.ndarray
@@ -101,8 +103,9 @@ def leaving(
     points : a point of the model for each chain
     joint : whether the step draws the sites of the target jointly, and not each given the others
     one_by_one : whether the step draws each site from its conditional given the others, which is a joint draw
-    if no site depends on another complete : whether the target contains all discrete variables of the model;
-    otherwise a discrete variable of another step can keep the variables of this step from moving
+        if no site depends on another
+    complete : whether the target contains all discrete variables of the model; otherwise a discrete variable
+        of another step can keep the variables of this step from moving
     """
     graph = cast(ModelDensity, target.density).graph
     read = [name for v in graph.read for name in graph.groups[v]]

@@ -68,7 +68,8 @@ class Column(NamedTuple):
     names : the names of the columns, as in the documentation, such as "P(k), mcse P(k)"
     meaning : the meaning in a few words, for the documentation and the docstring
     of : function of a `BatchOfElements`, which returns the column (sites,), or {name: column} for several
-    columns place : a number by which the columns are ordered
+        columns
+    place : a number by which the columns are ordered
     """
 
     names: str

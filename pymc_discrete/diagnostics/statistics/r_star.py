@@ -29,7 +29,8 @@ def r_star(
         indicators of these, all others as numbers
     var_names : names of variables; all of the posterior by default
     classifier : an object with methods `fit` and `predict` as in scikit-learn; by default a forest of 200
-    trees random_seed : int or numpy Generator, for the split of the draws, and of the default classifier
+        trees
+    random_seed : int or numpy Generator, for the split of the draws, and of the default classifier
 
     Returns
     -------

@@ -101,7 +101,8 @@ def nested_rhat(data: Any, superchain_ids: Any, var_names: str | list[str] | Non
     ----------
     data : DataTree or Dataset
     superchain_ids : (chains,) int, the superchain of each chain; for `pmd.sample(chains=64, superchains=8)`
-    it is np.repeat(np.arange(8), 8) var_names : names of variables; all of the posterior by default
+        it is np.repeat(np.arange(8), 8)
+    var_names : names of variables; all of the posterior by default
     """
     from arviz_stats import rhat_nested  # imported only here, since the import takes long
 

@@ -298,7 +298,7 @@ class InPlace(Part):
         -------
         alone : [(E, K) nats], for each site the elements with the other sites at their lowest values
         together : {(j, k): (E, Kj, Kk) nats}, the interaction of sites j and k, which is added to their
-        single values
+            single values
         """
         widths = [self.space.variables[n].K for n in group.variables]
         alone = []

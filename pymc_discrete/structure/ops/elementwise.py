@@ -101,12 +101,13 @@ class ScalarRules(NamedTuple):
     degree : (node, degrees of the inputs) -> the degree of the result
     slope : (inputs, n) -> the derivative with respect to input n; by default PyTensor's
     unread : (op, inputs, graph) -> {index of an input: where it does not matter}, bool arrays that broadcast
-    with the output; there a constant input, or the bounds, decide the result summands : (node, graph) -> see
-    `summands_of` simpler : (node, inputs, bounds) -> see `simplified` least, most : the smallest and the
-    largest possible result; None where it is not known selects : whether the Op only selects or compares
-    elements, without arithmetic tame : whether the Op maps finite values to finite values of a similar order
-    of magnitude step_like : whether the derivative of the Op, 0 or 1 almost everywhere, does not approximate
-    differences
+        with the output; there a constant input, or the bounds, decide the result
+    summands : (node, graph) -> see `summands_of`
+    simpler : (node, inputs, bounds) -> see `simplified`
+    least, most : the smallest and the largest possible result; None where it is not known
+    selects : whether the Op only selects or compares elements, without arithmetic
+    tame : whether the Op maps finite values to finite values of a similar order of magnitude
+    step_like : whether the derivative of the Op, 0 or 1 almost everywhere, does not approximate differences
     """
 
     bounds: Callable[[Apply, list[Interval]], Interval] | None = None
@@ -433,7 +434,7 @@ def decided_by_bounds(
     Parameters
     ----------
     holds, fails : (bounds of the first argument, bounds of the second, whether both are integers) -> whether
-    the
+        the
         comparison is true, and whether it is false, for all values within these bounds
     """
 

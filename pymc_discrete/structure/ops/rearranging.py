@@ -22,7 +22,7 @@ def rearranges(op: type[Op], data: int | None = 1) -> None:
     Parameters
     ----------
     data : the number of the Op's first inputs that are data, None for all; the other inputs are indices and
-    shapes
+        shapes
     """
     REARRANGING[op] = data
     degree_after.register(op)(rearranged_degree(data))
