@@ -222,7 +222,7 @@ class LogLikelihood:
             found[:, self._cut(sums)] = np.asarray(left_out).max(0)
         return found
 
-    # ------------------------------------------------------------ in JAX
+    # ------------------------------------------------------------ methods that JAX traces
     def _of_draws(self, sums: Sums, inputs: Sequence[Any]):
         """Log likelihoods (S, n), nats, and the probabilities that the sums leave out (S, 2, w) or None, of S
         draws.

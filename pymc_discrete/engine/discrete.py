@@ -66,7 +66,8 @@ def draw_of_block(
     target : a target whose context has the values of all other variables
     params : the parameters of the kernel
     """
-    # a sweep draws from conditionals and compares no log densities, so it needs no centring
+    # A sweep compares no log densities, so the log density need not be centred, that is, reduced by its value
+    # at the present state to lose less to rounding.
     centred = floats_are_32_bit() and kernel.sweeper is None
     near = target.centred(x) if centred else target
     new, info = loop(kernel, key, kernel.init(x, near), near, params, transitions)

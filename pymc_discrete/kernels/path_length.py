@@ -9,7 +9,8 @@ from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.runtime.checks import is_integer_from, is_number, is_word
 from pymc_discrete.space.space import Space
 
-LARGEST_MEAN = 10_000  # The largest mean. A compiled proposal has arrays for twice as many moves.
+# the largest mean length of a path; a compiled proposal has arrays for twice as many moves
+LARGEST_MEAN = 10_000
 # Lower bound of a tuned mean. Single moves may never be accepted, as under a parity constraint; with this
 # bound paths of several moves are still tried.
 SMALLEST_TUNED = 1.5

@@ -299,7 +299,7 @@ class Foreseen(NamedTuple):
 
 
 class HasChain:
-    """A step whose chain is the chain of an `Ahead`, and whose `sampling_state` is an `AheadState`."""
+    """A base class of steps with the state of a chain whose draws are made before PyMC asks for them."""
 
     ahead: Ahead
 

@@ -130,8 +130,8 @@ class LogpGraph:
     written_as_one : {name of a term that combines several: their names}
     out_of_bounds : [(variable, warning)] for variables of the block that are an index and may be out of
         bounds
-    bounds : the bounds of the integers of the graph, at all states at which it is evaluated integral : the
-        coefficients that were integrated out together, or None
+    bounds : the bounds of the integers of the graph, at all states at which it is evaluated
+    integral : the coefficients that were integrated out together, or None
     conjugate : the parameters that were integrated out each in closed form
     """
 

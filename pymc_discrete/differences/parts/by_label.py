@@ -259,8 +259,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
 
 
 def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
-    """{variable: sums by label} that an elementwise graph reads; None if it also reads the block
-    otherwise."""
+    """{variable: sums by label} that an elementwise graph reads; None if it reads the block in
+    another way, too."""
     graph, found, seen, stack = dependence.graph, dict[Variable, SumsByLabel](), set(), [summands]
     size = graph.size(summands)
     while stack:
@@ -401,9 +401,8 @@ class ByLabel(MoveByMove):
 
     @cached_property
     def _kept(self) -> dict[Variable, ByRows]:
-        """{tensor with a value for each label: the function that computes it}: the tables, or the summands at
-        the state.
-        """
+        """{tensor with a value for each label: its function}: the tables, or, without tables, the
+        summands."""
         if self.tabulated:
             return {table: self._by_rows(table) for pair in self.tabulated for table in pair}
         return dict(zip(self.found.rows.values(), self._rows, strict=True))
