@@ -12,8 +12,8 @@ _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    # here, so that `import pymc_discrete` alone imports nothing; that module imports nothing of the package
+    # This import stands in the function, so that `import pymc_discrete` alone imports nothing.
     from pymc_discrete.runtime.reuse import collection_paused
 
-    with collection_paused():  # a fifth of the time that importing takes
+    with collection_paused():  # Garbage collection takes a fifth of the time of an import.
         return _imported(name)

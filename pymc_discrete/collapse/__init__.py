@@ -1,1 +1,1 @@
-"""Sums over discrete sites in closed form: their elimination, collapsed densities, marginalised models."""
+"""Sums over discrete sites in closed form: variable elimination, collapsed densities, marginalised models."""

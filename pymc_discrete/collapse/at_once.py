@@ -19,27 +19,27 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
 
-# Work is counted in entries of tables. All else that a sweep does takes as long as this many of them.
+# Work is counted in elements of tables. The rest of a sweep takes as long as this many elements.
 WORK_PER_SWEEP = 1000
-# A draw of all sites at once may take the work of this many sweeps. Sites that are drawn one by one need
-# tens to thousands of sweeps for an independent draw where they depend strongly on each other, else one or
+# A draw of all sites at once may take the work of this many sweeps. Sites that are drawn one by one need tens
+# to thousands of sweeps for an independent draw if they depend strongly on each other, and otherwise one or
 # two.
 WORTH_SWEEPS = 16
-# Along a path they need more: what is known at one end reaches the other through all sites between them.
+# Sites along a path need more sweeps: information at one end reaches the other end through all sites between.
 WORTH_SWEEPS_OF_PATH = 64
-MOST_STAGES = 64  # most stages of the elimination, since the compiled program grows with each of them
-# If there are more sites, the sum over this many around one of them is tried first: where it takes too much
-# work, so does the whole, which would take long to find out.
+# the largest number of stages of the elimination, since the compiled program grows with each stage
+MOST_STAGES = 64
+# If there are more sites, the sum over this many sites around one of them is tried first. If that takes too
+# much work, so does the whole sum, which would take long to find out.
 SITES_TRIED = 4096
 
 _kept: Kept[Sums | None] = Kept(MODELS)
 
 
 def sums_at_once(density: Density) -> Sums | None:
-    """The sums by which all sites are best drawn at once; None where that takes too much work, or gains
-    nothing.
+    """The sums by which all sites are drawn at once; None where this takes too much work or gains nothing.
 
-    Not for trees, whose draws `tree_gibbs` makes with less work.
+    The result is None for trees, since `tree_gibbs` draws them with less work.
     """
     tree = isinstance(density, ModelDensity) and density.interactions.tree
     return None if tree else affordable_sums(density)
@@ -48,7 +48,7 @@ def sums_at_once(density: Density) -> Sums | None:
 def affordable_sums(density: Density) -> Sums | None:
     """The sums by which all sites of a density can be drawn at once; None where that takes too much work.
 
-    None where nothing interacts, too, and in single precision.
+    The result is also None where no sites interact, and in single precision.
     """
     if not isinstance(density, ModelDensity) or floats_are_32_bit():
         return None
@@ -61,12 +61,12 @@ def affordable_sums(density: Density) -> Sums | None:
 
 
 def sums_worth_it(density: ModelDensity) -> Sums | None:
-    """What `affordable_sums` returns, once it is known that all supports are finite and all terms sparse."""
+    """The result of `affordable_sums`, once it is known that all supports are finite and all terms sparse."""
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
         groups = [g for g in Sparse(density, counts, shared=True).groups if isinstance(g, ElementGroup)]
         if all(len(g.widths) < 2 for g in groups):
-            return None  # independent sites, which a sweep draws at once
+            return None  # the sites are independent, and a sweep draws them at once
         sweep = WORK_PER_SWEEP + sum(len(g.sites) * sum(g.widths) for g in groups)
         tables = sum(g.entries for g in groups)
         check_about_one_site(counts, [g.sites for g in groups], WORTH_SWEEPS_OF_PATH * sweep)
@@ -80,17 +80,19 @@ def sums_worth_it(density: ModelDensity) -> Sums | None:
 
 
 def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: float) -> None:
-    """Look at a part of a large graph, a site with those nearest to it, which takes no longer for more sites.
+    """Check a part of a large graph: one site with the sites nearest to it; this takes no longer for more
+    sites.
 
     Parameters
     ----------
     counts, scopes, most : as in `Elimination`; tables that many sites share may have `PRODUCTS` times as many
-        entries
+        elements
 
     Raises
     ------
     TooDear
-        If the sum over this part takes too many entries, and so that over all sites.
+        If the tables of the sum over this part have too many elements, so that those of the whole sum do,
+        too.
     """
     d = len(counts)
     if d <= SITES_TRIED:

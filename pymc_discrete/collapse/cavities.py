@@ -1,8 +1,8 @@
 """Cavities: for each table of a product, the sum over all sites of the product of all other tables.
 
-As a function of the sites of the table, that is what the other tables say about them: the cavity distribution
-of belief propagation. It is found for all tables at once, by a pass over the stages of an elimination in
-reverse. No table is divided by: where a table is 0, its cavity is as exact as elsewhere.
+As a function of the sites of the table, this is the cavity distribution of belief propagation: what the other
+tables say about these sites. The cavities of all tables are found at once, by a pass over the stages of an
+elimination in reverse. There is no division by a table, so that a cavity is exact also where its table is 0.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from pymc_discrete.collapse.paths import messages
 
 
 def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
-    """The cavities of all tables, within the component of connected sites that each belongs to.
+    """The cavities of all tables, each within the component of connected sites that the table belongs to.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
     [(E, K1, ..., KJ) nats]; -inf for values that a site does not have
     """
     arrays, groups = list(tables), [group for stage in elimination.stages() for group in stage]
-    arriving: dict[int, Any] = {}  # {index of the array that paths add: the messages along them}
+    # {index of the array that a group of paths adds: the messages along these paths}
+    arriving: dict[int, Any] = {}
     for group in groups:
         if isinstance(group, Paths):
             arriving[len(arrays)], last = messages(*tables_along(group, arrays))
@@ -52,7 +53,8 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
         arrays.append(left)
     found = [jnp.full(jnp.shape(a), -jnp.inf) for a in arrays]
     for number, group in reversed([*enumerate(groups, len(tables))]):
-        # what all other tables of the component say about the sites that the group's sum depends on
+        # the cavity of the sites that the sum of this group depends on: what all other tables of the
+        # component say of them
         outer = found[number]
         if isinstance(group, Paths):
             cavities_of_steps = of_paths(group, arrays, arriving[number], outer)
@@ -67,14 +69,15 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
 
 
 def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> tuple[list[Any], list[Any]]:
-    """The cavities [(G, K)] of the sites of paths and [(G, K, K1, ..., Kw)] of each and the next ones.
+    """The cavities [(G, K)] of the sites of paths, and [(G, K, K1, ..., Kw)] of each site with the next w
+    sites.
 
-    There is one of each for every step of a round.
+    Both lists have one array for every step of a round.
 
     Parameters
     ----------
     arriving : [(L, B, K, M) nats], the messages from the start of the paths
-    end : (B, K1, ..., Kw) nats, what comes from beyond the end of each path
+    end : (B, K1, ..., Kw) nats, the message from the sites beyond the end of each path
     """
 
     def round_of(after, given):
@@ -95,7 +98,7 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> 
 
 
 def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: list[Any]) -> None:
-    """Write the cavities of all tables that the tables of a group are the sums of into `found`.
+    """Write into `found` the cavities of all tables that are added up to the tables of a group.
 
     Parameters
     ----------
@@ -113,7 +116,7 @@ def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: lis
         cavity = (outer + others)[source.into] + sums_of_other_rows(a, source.into)
         for axis in sorted(set(range(len(group.shape))) - set(source.axes), reverse=True):
             cavity = logsumexp(cavity, 1 + axis)
-        # the axes are those of the group in increasing order; each table has its own order
+        # the axes have the order of the group's axes, and are put in the order of each table's own axes
         cavity = cavity.transpose(0, *(1 + np.argsort(np.argsort(source.axes))))
         here = (source.rows, *(slice(n) for n in cavity.shape[1:]))
         found[source.batch] = found[source.batch].at[here].set(cavity)
@@ -128,13 +131,13 @@ def sums_of_other_arrays(arrays: list[Any]) -> list[Any]:
 
 
 def sums_of_other_rows(a, member: np.ndarray):
-    """(r, ...) for each row of an array (r, ...), the sum of the other rows of its member.
+    """(r, ...), for each row of an array (r, ...) the sum of the other rows that belong to the same member.
 
-    They are added up and not subtracted from a total, because entries may be -inf.
+    The other rows are added up, and the row is not subtracted from a total, because elements may be -inf.
 
     Parameters
     ----------
-    member : (r,) int
+    member : (r,) int, the member that each row belongs to
     """
     if len(np.unique(member)) == len(member):
         return jnp.zeros_like(a)
@@ -146,7 +149,9 @@ def sums_of_other_rows(a, member: np.ndarray):
 
 
 def sums_before(a, first: np.ndarray):
-    """(r, ...) the sum of the rows before each row, in segments whose first rows are marked, (r,) bool."""
+    """(r, ...), the sum of the rows before each row within its segment; (r,) bool marks the first rows of
+    segments.
+    """
     tail = (1,) * (a.ndim - 1)
     first = jnp.asarray(first.reshape(-1, *tail))
     shifted = jnp.where(first, 0.0, jnp.concatenate([jnp.zeros_like(a[:1]), a[:-1]]))

@@ -1,19 +1,18 @@
-"""Chooses what is summed out by default: discrete variables that depend strongly on variables that NUTS
-moves.
+"""The choice of variables that are summed out by default: those that depend strongly on what NUTS moves.
 
-If two such variables are drawn in turn, each given the other, they mix slowly. This is what *tied* means
-here.
+Two variables are called *tied* here if they mix slowly when they are drawn in turn, each given the other.
 
 A count N that enters the arithmetic of a term together with a continuous unknown (a detection probability, a
-rate) nearly determines that unknown, and is nearly determined by it: drawn in turn they move along a ridge.
+rate) nearly determines that unknown, and the unknown nearly determines N: drawn in turn, the two move along a
+ridge.
 
 Labels whose probabilities are unknown, such as the weights of a mixture or an occupancy that covariates
-explain, are tied to these: the labels determine the weights, and the weights the labels. They are summed out
-where that is cheap: a few times the work, for labels that are independent given everything else, or depend on
-one another in small groups. Where two or more parameters of each component are unknown as well, such as means
-and standard deviations, the tie is stronger (a component that is wide draws in more points, and so remains
-wide), and a sum may cost more. Labels and switches of known probability are mostly determined by the data,
-and mix well.
+explain, are tied to these probabilities: the labels determine the weights, and the weights the labels. Labels
+are summed out where the sum is cheap, a few times the work: if they are independent given everything else, or
+depend on one another in small groups. Where two or more parameters of each component are unknown as well,
+such as means and standard deviations, the tie is stronger (a component that is wide draws in more points, and
+so remains wide), and a sum may cost more. Labels and switches of known probability are mostly determined by
+the data, and mix well.
 
 Coefficients that are integrated out while sites move (`collapse.integrated`) are tied to nothing.
 """
@@ -53,19 +52,20 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-# Work is counted in evaluations of elements of the log density. All else that a draw does takes as long as
-# this many of them.
+# Work is counted in evaluations of elements of the log density. The rest of a draw takes as long as this many
+# evaluations.
 WORK_PER_DRAW = 1000
 # With variables summed out, an evaluation of the log density may take at most this many times as much counted
-# work, which is about a third as many times the time. An N-mixture needs 30 to 150 times fewer draws for as
-# large an effective sample. A chain of 40 counts takes 55 times the work. An open population of 100 sites
-# over 5 years takes 106 times, and needs 140 times fewer draws.
+# work, which is about a third as many times the time. An N-mixture needs 30 to 150 times fewer draws for an
+# effective sample of the same size. A chain of 40 counts takes 55 times the work. An open population of 100
+# sites over 5 years takes 106 times the work, and needs 140 times fewer draws.
 MOST_TIMES_THE_WORK = 128.0
-# The same limit for labels that are tied to no continuous variables but those of their own probabilities.
-# A sum over five values of each takes three to four times as long, and labels that the data make all but
-# certain gain nothing by it.
+# The same limit for labels that are tied only to the variables of their own probabilities. A sum over five
+# values of each label takes three to four times as long, and labels that the data nearly determine gain
+# nothing.
 MOST_TIMES_FOR_WEIGHTS = 8.0
-# Labels are summed out only if, given all else, they depend on one another in groups of at most this many.
+# Labels are summed out only if, given all else, they depend on one another in groups of at most this many
+# labels.
 MOST_LABELS_TOGETHER = 8
 
 
@@ -76,28 +76,30 @@ def variables_to_sum_out(
     sampled_by: str = "collapse=False",
     summed_by: str = "collapse=True",
 ) -> Collapsed | None:
-    """The model without the counts and labels that it pays to sum out; None where there are none.
+    """The model without the counts and labels that it pays to sum out; None if there are no such variables.
 
-    A logged line says which and why.
+    A line of the log names these variables and the reason.
 
     Parameters
     ----------
     names : discrete variables that may be summed out
     moved : continuous variables that NUTS moves
-    sampled_by, summed_by : what the user can write to have them sampled, or summed out, for the log
+    sampled_by, summed_by : the option, named in the log, by which the user has these variables sampled, or
+        summed out
     """
     model = described.model
     try:
         density: Any = target_of(described, list(names), with_numbers=True).density
         integrated = coefficients_to_integrate(described, names, moved) if width_of_models() else []
-    except (NotImplementedError, ValueError):  # the step that samples these variables says what it cannot do
+    # the step that samples these variables raises the error that says why they cannot be summed out
+    except (NotImplementedError, ValueError):
         return None
     counts = tied_counts(density, moved, integrated)
     labels, weighted = tied_labels(density, moved)
     if integrated:
         weighted = {}
     why = ""
-    # first all that are tied; then, if to sum over these takes too much work, fewer
+    # First all tied variables are tried; then fewer, if a sum over all of them takes too much work.
     candidates = [counts | labels | weighted, counts | labels, counts]
     for n, found in enumerate(candidates):
         if not found or found in candidates[:n]:
@@ -109,14 +111,15 @@ def variables_to_sum_out(
             if found.keys() & some.keys()
         )
         tied = f"{shown(found)}, {kinds} tied to {by}"
-        # discrete variables whose distribution depends on these, such as missing observations, are added
+        # discrete variables whose distribution depends on summed variables, such as missing observations, are
+        # added
         wanted = list(found)
         while more := [name for name in names if name not in wanted and reads(model[name], wanted, model)]:
             wanted += more
         wanted = [name for name in names if name in wanted]
         strong = bool(counts or labels)
         limit = MOST_TIMES_THE_WORK if strong else MOST_TIMES_FOR_WEIGHTS
-        # what cannot be summed out is refused before another density is made
+        # variables that cannot be summed out are refused before another density is made
         why = many_states(density) if wanted == density.names else ""
         collapsed, why = (None, why) if why else summed_if_it_pays(model, wanted, limit, summed_by)
         if collapsed is not None:
@@ -134,7 +137,7 @@ def variables_to_sum_out(
 
 
 def many_states(density: ModelDensity) -> str:
-    """Why the variables of a density cannot be summed out, if terms join many of their sites."""
+    """The reason why the variables of a density cannot be summed out, if terms join many of their sites."""
     space = density.space
     try:
         refuse_many_states(density, np.minimum(space.upper - space.lower + 1, SHORTEST_STRETCH))
@@ -146,7 +149,7 @@ def many_states(density: ModelDensity) -> str:
 def summed_if_it_pays(
     model: pm.Model, names: list[str], dearest: float, summed_by: str
 ) -> tuple[Collapsed | None, str]:
-    """The model with variables summed out, if that pays; else None, and the reason for the log.
+    """The model with variables summed out, if that pays; else None; and the reason for the log.
 
     Parameters
     ----------
@@ -175,10 +178,10 @@ def summed_if_it_pays(
 def tied_counts(
     density: ModelDensity, moved: Sequence[str], integrated: Sequence[str] = ()
 ) -> dict[str, list[str]]:
-    """{count: the continuous variables among `moved` that a term reads too, if it does arithmetic with the
+    """{count: the continuous variables among `moved` that share a term with it, if the term computes with the
     count}.
 
-    The prior of a count is no such term, nor is a term of coefficients that can be integrated out.
+    The prior of a count and terms of coefficients that can be integrated out are left out.
     """
     graph, space = density.graph, density.space
     numbers = ~space.nominal & (space.upper - space.lower > 1)
@@ -204,8 +207,8 @@ def tied_counts(
 def tied_labels(
     density: ModelDensity, moved: Sequence[str]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Labels that depend on few others given everything else, and the variables among `moved` they are tied
-    to.
+    """Labels that, given everything else, depend on few others, with the variables among `moved` they are
+    tied to.
 
     Returns
     -------
@@ -235,12 +238,12 @@ def tied_labels(
 
 
 def in_large_groups(density: ModelDensity, names: set[str]) -> set[str]:
-    """The named variables of which some site depends on many of their other sites, given everything else.
+    """The named variables with a site that, given everything else, depends on many of the other sites.
 
-    The skills of a person are a small group, those of many persons are many small groups; the states of a
-    hidden Markov chain are a large group, as is a vector that one term reads as a whole. Of few groups,
-    too, a joint draw is as good as a sum (see `at_once`), so that a group is also large if there are fewer
-    groups than it has sites.
+    The skills of one person are a small group, and the skills of many persons are many small groups. The
+    states of a hidden Markov chain are a large group, as is a vector that one term reads as a whole. If there
+    are few groups, a joint draw is as good as a sum (see `at_once`), so that a group also counts as large if
+    it has more sites than there are groups.
     """
     space, plan = density.space, density.plan
     among, of_site = np.zeros(space.d, bool), space.names
@@ -299,8 +302,8 @@ def moved_above(variables: Sequence[Variable], graph: LogpGraph, moved: Sequence
 
 
 def by_amount(value: Variable, term: Variable) -> bool:
-    """Whether a term does arithmetic with a variable, and does not only compare it or index by it."""
-    same = {value}  # the variable, rearranged
+    """Whether a term does arithmetic with a variable, rather than only compare it or use it as an index."""
+    same = {value}  # the variable, also after its elements were rearranged
     for node in toposort([term], blockers=[value]):
         here = [i in same for i in node.inputs]
         if not any(here):
@@ -333,7 +336,7 @@ def gaussian(value: Variable, term: Variable, density: ModelDensity) -> bool:
 
 
 def work(collapsed: Collapsed) -> float:
-    """How many times as much work an evaluation of the log density takes with the variables summed out."""
+    """The factor by which an evaluation of the log density takes more work with the variables summed out."""
     plain = sum(len(g.sites) for g in collapsed.sums.elements.groups)
     evaluated = collapsed.sums.repeats or collapsed.sums
     summed = evaluated.elements.entries

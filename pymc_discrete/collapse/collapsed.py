@@ -1,12 +1,12 @@
 """A model whose discrete variables are summed out in every transition and drawn again after it.
 
 A site with many values, or without a bound, is summed over a stretch: some of its values, laid at random
-about the current one, which is among them (`stretches.py`).
+about the current value, which is one of them (`stretches.py`).
 
-Where all sites together are too many to sum out, each transition sums out a part of them given all others.
-The part is drawn without looking at the state, so that the transition leaves p(theta, z_part | z_rest)
-invariant, and with it p(theta, z). The sites of the part are drawn before anything else moves, since theta
-was moved without looking at their old values. Then all sites are drawn once more given theta, one after
+Where all sites together are too many to sum out, each transition sums out a part of the sites given all
+others. The part is chosen without looking at the state, so that the transition leaves p(theta, z_part |
+z_rest) invariant, and with it p(theta, z). The sites of the part are drawn before anything else moves, since
+theta was moved without looking at their old values. Then all sites are drawn once more given theta, one after
 another.
 """
 
@@ -50,22 +50,25 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NUMBER, NeedsValues, Number
 
-# In the model that is left, a potential is the logarithm of the sum, and a variable of integers says which
-# values of each site are summed.
+# In the collapsed model, a potential is the logarithm of the sum, and a variable of integers has the values
+# of each site that are summed.
 COLLAPSED_POTENTIAL, STRETCH_VARIABLE = "~summed out", "~stretches"
 SUMMED_WHOLE = 64  # a site with at most this many values is summed over all of them
-AFFORDABLE = 2**14  # a larger one is, too, if the tables of all sums together have at most so many entries
-# Other sites are summed over a stretch each: random values about the current one. Their number is at least
-# SHORTEST_STRETCH, at most LONGEST_STRETCH, and else about DEVIATIONS standard deviations of the prior.
+# A site with more values is also summed over all of them if the tables of all sums together have at most this
+# many elements.
+AFFORDABLE = 2**14
+# Every other site is summed over a stretch: random values about the current value. The number of these values
+# is at least SHORTEST_STRETCH, at most LONGEST_STRETCH, and else about DEVIATIONS standard deviations of the
+# prior.
 SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192
 DEVIATIONS = 4
 # Sites may be summed over windows (`sums_in_windows.py`) in place of stretches, if that takes at most 1 /
-# LESS of the operations. A window is a fixed range. It ends where the sum of the terms that depend on this
-# site alone is FAR_BELOW nats below its largest value. With the probability AGAIN a draw is followed by one
-# over stretches, so that sites can leave their windows.
+# LESS of the operations. A window is a fixed range of values. It ends where the sum of the terms that depend
+# on this site alone is FAR_BELOW nats below its largest value. With probability AGAIN, a draw is followed by
+# a draw over stretches, so that sites can leave their windows.
 LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
-# A warning is given if a site's value lies at the far end of its stretches (see FAR_END), or beyond, in more
-# than a share FAR_SHARE of the draws, or in more than FAR_RUN draws in a row: its tails then mix slowly.
+# A warning is given if a site's value is at the far end of its stretches (see FAR_END) or beyond, in more
+# than a fraction FAR_SHARE of the draws, or in more than FAR_RUN draws in a row: its tails then mix slowly.
 FAR_SHARE, FAR_RUN = 0.005, 50
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
@@ -79,7 +82,7 @@ class Collapsed:
     ----------
     model : pm.Model
     names : names of the discrete variables
-    length : the number of values of all stretches; by default it follows from the standard deviations of the
+    length : the number of values of each stretch; by default it follows from the standard deviations of the
         variables' priors at the starting point
     with_numbers : whether constants and data are inputs of the programs, as in `target_of`
 
@@ -90,19 +93,19 @@ class Collapsed:
     ----------
     density : ModelDensity of these variables, a function of the untransformed values of the others
     stretched : (d,) bool, the sites that are summed over a stretch
-    far : (d,) bool, the sites that are drawn once more after the sum: a stretch may not reach all of their
-        probable values, or only some of the sites were summed
+    far : (d,) bool, the sites that are drawn once more after the sum: a stretch may not contain all of their
+        probable values, or only some of the sites were summed out
     sums : Sums; SumsOfParts where all sites together are too many; SumsInWindows where windows take less work
     windows : `sums` if it is a SumsInWindows, else None
     in_stretches : the Sums over stretches, by which sites leave their windows and come back; `sums` without
         windows
-    stretches : Stretches, which draws the values that are summed
+    stretches : Stretches, an object that draws the values that are summed
     model : pm.Model, of the other variables and of `STRETCH_VARIABLE`
 
     Raises
     ------
     NotImplementedError, ValueError
-        As `marginalize`.
+        For the reasons named in `marginalize`.
     """
 
     @watched("Finding how to sum variables out")
@@ -124,7 +127,8 @@ class Collapsed:
                 self.stretched = self.stretched | wide
                 sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
             self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
-            # sites that a stretch may not reach far enough are drawn once more, as `BlockGibbs` does
+            # sites whose probable values a stretch may not all contain are drawn once more, in the way of
+            # `BlockGibbs`
             self.far = (self.stretched & (wanted > LONGEST_STRETCH)) | isinstance(sums, SumsOfParts)
             windows = None
             if length is None and not isinstance(sums, SumsOfParts):
@@ -157,21 +161,23 @@ class Collapsed:
 
     @property
     def identity(self) -> list[Any]:
-        """What it computes; see `model.identity`."""
+        """A key of everything that the object computes; see `model.identity`."""
         sums = [[type(s), s.counts, s.shared, s.places] for s in (self.sums, self.in_stretches)]
         read = [self._values, self._graphs_read]
         return [self.density, sums, self.windows and self.windows.first, self.stretched, self.far, read]
 
     @classmethod
     def of(cls, model: pm.Model, names: Sequence[str], length: int | None = None) -> "Collapsed":
-        """The same object for models with the same log density, an equal one for other constants or data."""
+        """An object for a model: the same for models with the same log density, an equal one for other
+        constants or data.
+        """
 
         def make() -> "Collapsed":
             try:
                 return cls(model, names, length, with_numbers=True)
             except (NeedsValues, NotImplementedError, ValueError):
-                # Data and constants of the model become constants of the program, with which the sum may
-                # be possible. If it is not, the error that is raised here is for the user.
+                # Data and constants of the model become constants of the program. With these constants the
+                # sum may be possible; if it is not, the error raised here is shown to the user.
                 return cls(model, names, length)
 
         return _kept.get((key_of_model(model), tuple(names), length), make)
@@ -189,14 +195,18 @@ class Collapsed:
             return self._kept_sums(counts, SumsOfParts)
 
     def _sums(self, lengths: np.ndarray, counts: np.ndarray) -> Sums | None:
-        """The sums over the whole supports of all sites with bounds, or None where they are too large."""
+        """The sums over the whole supports of sites with bounds, and stretches of the others; None if too
+        large.
+        """
         try:
             return self._kept_sums(np.where(self.stretched, lengths, counts))
         except (ValueError, NotImplementedError):
             return None
 
     def _wanted_lengths(self, plain: pm.Model) -> np.ndarray:
-        """(d,) float, how many values hold almost all of each site's prior; inf where that is unknown."""
+        """(d,) float, the number of values that hold almost all of each site's prior; inf where it is
+        unknown.
+        """
         space = self.density.space
         names = {m.name for m in space.members if m.size}
         scale = deviations(plain, names, point_of(plain))
@@ -206,10 +216,11 @@ class Collapsed:
         return np.repeat(of_members, [m.size for m in space.members])
 
     def _windows_for(self, plain: pm.Model, counts: np.ndarray, lengths: np.ndarray) -> SumsInWindows | None:
-        """The sums over windows, of the sites that would be summed over stretches; None where there are none.
+        """The sums over windows, for sites that would be summed over stretches; None where there are no such
+        sums.
 
-        A window goes from the lower bound to where the terms of the site alone, at the starting point, are
-        far below their largest value, and is at least as long as a stretch. Sites that interact, directly
+        A window begins at the lower bound. It ends where the terms of the site alone, at the starting point,
+        are far below their largest value, and is at least as long as a stretch. Sites that interact, directly
         or by way of others, have windows of the same length.
         """
         space, stretched = self.density.space, self.stretched
@@ -240,11 +251,12 @@ class Collapsed:
         return found
 
     def _reach(self, plain: pm.Model, elements: Sparse) -> np.ndarray | None:
-        """(d,) int, how many values from its lower bound on each site may have, judged by its own terms.
+        """(d,) int, how many values from the lower bound on are probable, by the terms of each site alone.
 
-        The terms that depend on this site alone are evaluated at the starting point. The last value that
-        counts is the largest at which their sum is within FAR_BELOW nats of its maximum; 0 values where there
-        are no such terms. None where values beyond those that were looked at may be probable.
+        The terms that depend on a site alone are evaluated at the starting point. Its values are probable up
+        to the last one at which the sum of these terms is within FAR_BELOW nats of its maximum; the number is
+        0 where there are no such terms. The result is None where values beyond the evaluated ones may be
+        probable.
         """
         alone = elements.alone()
         total = np.zeros((len(elements.counts), elements.counts.max(initial=1)))
@@ -265,7 +277,9 @@ class Collapsed:
         return None if open_ended.any() else np.where(said, last + 1, 0)
 
     def behind(self, variables: Sequence[Variable]) -> list[str]:
-        """The names of the value variables from which some of the density's `graph.others` are computed."""
+        """The names of the value variables from which `variables`, some of the density's `graph.others`, are
+        computed.
+        """
         others = [v for v in self.density.graph.others if not isinstance(v, Number)]
         pairs, needed = zip(others, self._graphs_read, strict=True), set(variables)
         above = set(ancestors([read for v, read in pairs if v in needed]))
@@ -277,7 +291,9 @@ class Collapsed:
         return not (self.stretched.any() or self.windows is not None or isinstance(self.sums, SumsOfParts))
 
     def parts(self) -> str | None:
-        """How parts of the sites are summed out, a line for the log; None where all are at once."""
+        """A line for the log about the parts that are summed out in turn; None where all sites are summed out
+        at once.
+        """
         if not isinstance(self.sums, SumsOfParts):
             return None
         sizes, names = self.sums.parts.sum(1), shown(self.density.names)
@@ -289,8 +305,8 @@ class Collapsed:
         )
 
     def middle(self, x: np.ndarray) -> np.ndarray:
-        """(..., n) int, what `drawn_stretches` gives, with stretches centred at x, and the first part of
-        the sites.
+        """(..., n) int, as `drawn_stretches` returns it, for stretches centred at x and the first part of the
+        sites.
 
         Parameters
         ----------
@@ -301,7 +317,7 @@ class Collapsed:
         return self._packed(*self.stretches.intervals(x, np), x, 0, np)
 
     def _packed(self, values, doublings, x, part, xp: Any = jnp):
-        """(..., n) int, stretches and the number of a part, in a vector as the methods of `sums` take it."""
+        """(..., n) int, stretches and the index of a part, in one vector that the methods of `sums` take."""
         found, lead = [], x.shape[:-1]
         if self.windows is not None:
             return x
@@ -334,30 +350,30 @@ class Collapsed:
 
         Parameters
         ----------
-        context : as `context` gives it
-        stretches : as `drawn_stretches` gives them
-        usual : (d,) float, as `drawn_stretches` takes them
+        context : the result of `context`
+        stretches : the result of `drawn_stretches`
+        usual : (d,) float, as in `drawn_stretches`
         """
         key_draw, key_again = jax.random.split(key)
         total, x = self.sums.total_and_draw(key_draw, context, stretches)
         return total, self._drawn_again(key_again, context, x, usual)
 
     def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches, usual):
-        """As `total_and_draw`, and (d, K), the probability of each value of a stretch given the other
+        """The results of `total_and_draw`, and (d, K), the probability of each value of a stretch given other
         variables.
 
-        Their mean over draws estimates p(z_i = k), as the share of draws with z_i = k does, and with less
-        variance.
+        The mean of these probabilities over draws estimates p(z_i = k), with less variance than the share of
+        draws with z_i = k.
         """
         key_draw, key_again = jax.random.split(key)
         total, x, probabilities = self.sums.total_draw_and_probabilities(key_draw, context, stretches)
         return total, self._drawn_again(key_again, context, x, usual), probabilities
 
     def _drawn_again(self, key, context: ContextOfModel, x, usual):
-        """The sites x after further draws of them, given the other variables.
+        """The sites x after some of them are drawn again, given the other variables.
 
-        Where sums are over windows, in some of the draws all sites are drawn together over stretches. Then
-        the sites that are `far` are drawn one after another.
+        Where sums are over windows, all sites are drawn together over stretches in some of the draws. After
+        this, the sites that are `far` are drawn one after another.
         """
         if self.windows is not None:
             key, key_coin, key_stretches, key_sites = jax.random.split(key, 4)
@@ -377,7 +393,8 @@ class Collapsed:
         return x
 
     def drawn_stretches(self, key, x, usual, first: Any = False):
-        """(n,) int, the values of each site that are summed, and the number of a part, as `sums` takes them.
+        """(n,) int, the values of each site that are summed and the index of a part, in the form that `sums`
+        takes.
 
         Parameters
         ----------
@@ -392,10 +409,10 @@ class Collapsed:
         return self._packed(*self.stretches.drawn(key_stretches, x, usual, first), x, part)
 
     def too_short(self, far_out: FarOut, draws: int) -> str | None:
-        """A warning where sites come to the far end of their stretches; None where they do not.
+        """A warning if sites come to the far end of their stretches; None if they do not.
 
-        Few stretches reach beyond it. A chain comes there seldom, and then stays for long, which an effective
-        sample size that is estimated from the draws does not show.
+        Few stretches contain values beyond the far end. A chain gets there seldom, and then stays for long,
+        which an effective sample size that is estimated from the draws does not show.
 
         Parameters
         ----------
@@ -418,7 +435,7 @@ class Collapsed:
         )
 
     def far_out(self, x: Any, usual: Any, xp: Any = jnp):
-        """(..., d) bool, the sites whose value in x is at the far end of those that are summed, or beyond."""
+        """(..., d) bool, the sites whose value in x is at the far end of their summed values, or beyond."""
         if self.windows is not None:
             return self.windows.outside(x, xp)
         if not self.stretched.any():
@@ -428,19 +445,19 @@ class Collapsed:
     # ------------------------------------------------------------ mean probabilities
     @property
     def gives_probabilities(self) -> bool:
-        """Whether the probabilities of the variables' values are found with the sums.
+        """Whether the probabilities of the values of the variables can be found with the sums.
 
-        They are not where the space has totals in the place of some variables, or where that would take too
+        They cannot where the space has totals in place of some variables, or where finding them takes too
         many operations.
         """
         return self.density.space.totals is None and self.sums.gives_probabilities
 
     @cached_property
     def _windows(self) -> list[tuple[slice, int, bool]]:
-        """For each variable of the space, of which values the probabilities are added up over draws.
+        """For each variable of the space, the range of values whose probabilities are added up over draws.
 
-        [(the variable's sites, the number of values of a site, whether these lie about its usual value, as
-        where sites have stretches, or else begin at its lower bound)]
+        Each range is (the variable's sites, the number of values of a site, whether these values lie about
+        its usual value). They do where sites have stretches; else they begin at the lower bound of the site.
         """
         found = []
         for start, v in self.density.space.blocks:
@@ -460,20 +477,20 @@ class Collapsed:
 
         Parameters
         ----------
-        usual : (..., d) float, as `drawn_stretches` takes them
+        usual : (..., d) float, as in `drawn_stretches`
         """
         half, lower = self.sums.counts // 2, self.sums.elements.first
         usual = xp.round(usual).astype(int)
         return xp.where(self.stretched, xp.maximum(xp.maximum(usual - half, lower) - half, lower), lower)
 
     def with_probabilities(self, sums: list[Any], probabilities, stretches, first) -> list[Any]:
-        """Sums of probabilities after one more draw; of values that the sums do not hold, nothing is added.
+        """Sums of probabilities after one more draw; values outside the range of a sum add nothing.
 
         Parameters
         ----------
         sums : [(size, K)]
-        probabilities : (d, K), as `total_draw_and_probabilities` gives them
-        stretches : as there
+        probabilities : (d, K), from `total_draw_and_probabilities`
+        stretches : as in `total_draw_and_probabilities`
         first : (d,) int, the values at which the columns of `sums` begin
         """
         found, (values, _) = [], self.sums.summed_values(stretches)

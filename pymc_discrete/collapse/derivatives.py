@@ -1,8 +1,8 @@
-"""Derivatives of log densities in states that are impossible.
+"""Derivatives of log densities at impossible states.
 
 The gradient of `where(z == 1, log(p), log1p(-p))` at p = 0 and z = 0 is 0 times infinity, nan, by the chain
-rule, though what is not selected has no influence. A sum over all states evaluates all of them, possible or
-not.
+rule, although the branch that is not selected has no influence. A sum over all states evaluates all states,
+possible or not.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,9 @@ def may_be_undefined(op: Elemwise) -> bool:
 
 
 def without_influence(function: Callable) -> Callable:
-    """An elementwise function whose inputs get derivative 0, never nan, where its output has no influence."""
+    """An elementwise function with derivative 0, never nan, with respect to inputs that do not influence the
+    result.
+    """
 
     @jax.custom_vjp
     def wrapped(*values):
@@ -57,7 +59,7 @@ def without_influence(function: Callable) -> Callable:
 
 
 def is_float_array(a: Any) -> bool:
-    """Whether an array holds floats, which alone have derivatives."""
+    """Whether an array holds floats; only arrays of floats have derivatives."""
     return jnp.issubdtype(jnp.result_type(a), jnp.floating)
 
 
@@ -70,7 +72,9 @@ def unbroadcast(a, shape: tuple[int, ...]):
 
 
 def differentiable(op: Op, node: Apply | None = None, **options: Any) -> Callable:
-    """The JAX function of an Op, by PyTensor's `jax_funcify`; of elementwise ones `without_influence`."""
+    """The JAX function of an Op from PyTensor's `jax_funcify`; for an elementwise Op it is
+    `without_influence`.
+    """
     function = jax_funcify(op, node=node, **options)
     if node is None or not isinstance(op, Elemwise) or len(node.outputs) > 1:
         return function
@@ -79,7 +83,7 @@ def differentiable(op: Op, node: Apply | None = None, **options: Any) -> Callabl
 
 
 class DifferentiableReader(Reader):
-    """Reads elements whose derivatives are not nan where they have no influence."""
+    """Reads elements of a graph; derivatives with respect to elements without influence are 0 and not nan."""
 
     def _computed(self, node: Apply, rule: Elements, values: list[Any], fixed: list[Any]):
         floats = str(node.outputs[0].type.dtype).startswith("float")

@@ -1,4 +1,4 @@
-"""The log density of a block as tables: its elements at all values of the few sites that each depends on."""
+"""The log density of a block as tables: each element at all values of the few sites that it depends on."""
 
 import copy
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class ElementGroup(NamedTuple):
     elements : (E,) int, flat indices into the term
     sites : (E, J) int, the sites of each element
     widths : J int, the number of values of the sites in each column of `sites`
-    tables : (E,) int, which of the U different tables of the group belongs to each element
+    tables : (E,) int, the index of each element's table among the U different tables of the group
     """
 
     term: Term
@@ -50,7 +50,7 @@ class ElementGroup(NamedTuple):
 
     @property
     def entries(self) -> float:
-        """The number of entries of all different tables."""
+        """The number of elements of all different tables, called entries."""
         return float(len(self.first) * np.prod(self.widths, dtype=float))
 
     def of(self, rows: np.ndarray) -> "ElementGroup":
@@ -60,13 +60,14 @@ class ElementGroup(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """All terms together, as one element that depends on all sites; attributes as of `ElementGroup`.
+    """All terms together, as one element that depends on all sites; the attributes are those of
+    `ElementGroup`.
 
     Attributes
     ----------
     sites : (1, d) int
     widths : d int, the number of values of each site
-    tables : (1,) int, 0: the one element has the only table
+    tables : (1,) int, 0, the index of the only table
     """
 
     sites: np.ndarray
@@ -80,7 +81,7 @@ class Whole(NamedTuple):
 
 
 def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
-    """Refuse a term that joins many sites, unless the block has few states, which are then summed one by one.
+    """Refuse a term that joins many sites, unless the block has few states, which can be summed one by one.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
     NotImplementedError
     """
     dense = density.plan.dense
-    with np.errstate(over="ignore"):  # the product of thousands of sites is infinite
+    with np.errstate(over="ignore"):  # the number of states of thousands of sites overflows to infinity
         states = float(np.prod(counts.astype(float)))
     if dense and states > MOST_STATES:
         number = f"{states:.2g}" if np.isfinite(states) else "more than 1e308"
@@ -122,10 +123,10 @@ class Sparse:
     Attributes
     ----------
     groups : list of ElementGroup, or one `Whole`
-    fixed : list of ElementGroup, of elements that depend on no site
+    fixed : list of ElementGroup, the elements that depend on no site
     moving : (d,) bool, the sites whose values in a table are given when it is computed
     first : (d,) int, the first value of each other site in its tables
-    longest : int, the largest number of values of a site, 0 where none is moving
+    longest : int, the largest number of values of a site; 0 where no site is `moving`
 
     Raises
     ------
@@ -158,7 +159,7 @@ class Sparse:
             self.groups = self.with_shared_tables()
 
     def alike(self) -> np.ndarray:
-        """(d,) int, classes of sites with the same bounds and the same values in their tables."""
+        """(d,) int, the same number for sites with the same bounds and the same values in their tables."""
         space, d = self.density.space, len(self.counts)
         own = np.where(self.moving, np.arange(d), -1)
         return classes([np.stack([self.first, self.counts, space.lower, space.upper, own], 1)], d)
@@ -171,9 +172,10 @@ class Sparse:
     def with_shared_tables(self, by_value: bool = False) -> list[ElementGroup | Whole]:
         """The groups, with one table for all elements that are equal as functions of their sites.
 
-        Two elements are equal in this way if the same operations compute them, and if the sites that take
-        the same role in these operations have the same values and bounds. Roles are told by colours: no two
-        sites of an element have the same colour, so that a colour names one of its sites.
+        Two elements are equal in this way if the same operations compute them, and if the sites that take the
+        same role in these operations have the same values and bounds. The roles of sites are told apart by
+        colours: no two sites of an element have the same colour, so that a colour identifies one site of an
+        element.
 
         Parameters
         ----------
@@ -195,7 +197,8 @@ class Sparse:
         return found
 
     def _groups(self, term: Term, sites: np.ndarray) -> Iterable[ElementGroup]:
-        """The elements of a term, grouped: those of a group read sites with the same numbers of values."""
+        """The elements of a term in groups; in a group, corresponding sites have the same numbers
+        of values."""
         each = (sites >= 0).sum(1)
         for J in np.unique(each):
             index = np.flatnonzero(each == J)
@@ -207,13 +210,15 @@ class Sparse:
                 yield ElementGroup(term, index[here], of_these[here], widths, np.arange(here.sum()))
 
     def alone(self) -> "Sparse":
-        """The same with the tables of single sites only."""
+        """A copy that has the tables of single sites only."""
         some = copy.copy(self)
         some.groups = [g for g in self.groups if len(g.widths) == 1]
         return some
 
     def of_sites(self, kept: np.ndarray) -> "Sparse":
-        """The tables of some sites (d,) bool alone, of which no table joins one with another site."""
+        """A copy that has only the tables of some sites (d,) bool; no table may join one of these with
+        another site.
+        """
         some = copy.copy(self)
         some.groups = [
             g.of(rows)
@@ -225,7 +230,7 @@ class Sparse:
     # ------------------------------------------------------------ pure JAX functions
     def constant(self, context: ContextOfModel):
         """() nats, the part of the log density that is in no table; it does not depend on the sites."""
-        if self.density.plan.dense:  # the tables hold the log density
+        if self.density.plan.dense:  # the one table of `Whole` holds the whole log density
             return jnp.zeros(())
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
         values = [
@@ -237,7 +242,7 @@ class Sparse:
         return sum(values, jnp.zeros(()))
 
     def at(self, x: Any, context: ContextOfModel) -> list[Any]:
-        """[(E,) nats], the elements of the `groups` at the sites x (d,)."""
+        """[(E,) nats], for each group the values of its elements at the sites x (d,)."""
         arrays = self.density.arrays(x, context)
         reader = DifferentiableReader(self.density.plan.dependence, arrays)
         each = [g._replace(widths=()) for g in self.groups if isinstance(g, ElementGroup)]
@@ -255,11 +260,12 @@ class Sparse:
         return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
 
     def tables(self, context: ContextOfModel, values: Any) -> list[Any]:
-        """[(U, K1, ..., KJ) nats] of the `groups`; entries outside of the support are undefined.
+        """[(U, K1, ..., KJ) nats], the tables of each group; entries outside of the support are undefined.
 
         Parameters
         ----------
-        context : of the density; what its parts compute for differences may be missing
+        context : a context of the density; the contexts of its parts, which only differences need, may be
+            missing
         values : (d, K) int, the values of each site in its tables; only those of `moving` sites are read
         """
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
@@ -282,13 +288,14 @@ class Sparse:
     def _candidates(self, sites: np.ndarray, step: np.ndarray, values: Any):
         """(E, S) int, the values of one site of each element at the S entries of its table.
 
-        Where they are the same for all elements, (1, S), so that what is computed from them is computed once.
+        The shape is (1, S) where the values are the same for all elements, so that functions of them are
+        computed once.
 
         Parameters
         ----------
         sites : (E,) int
-        step : (S,) int, which of its values the site has at each entry
-        values : (d, K) int, as `tables` takes them
+        step : (S,) int, the index of the site's value at each entry
+        values : (d, K) int, as in `tables`
         """
         lower, upper = (
             bound[sites][:, None] for bound in (self.density.space.lower, self.density.space.upper)
@@ -306,7 +313,7 @@ class Sparse:
         Parameters
         ----------
         values : (d, K) int, K values of each site
-        steps : (d, S) int, which of these a site has in each state
+        steps : (d, S) int, the index of the value that a site has in each state
         """
         lower, upper = self.density.space.lower, self.density.space.upper
 

@@ -1,10 +1,11 @@
 """Variable elimination: the sum of a product of tables over all of its sites, and draws of the sites.
 
-Two sites are neighbours here if a table joins them. Sites are summed out in stages. Those of a stage share no
-table, so that they are summed out at once; each leaves a table of its neighbours. The order is found once,
-from the sites that the tables join: next come those whose tables with their neighbours have the fewest
-entries. So a tree loses its leaves first. A long path, also one in which a site interacts with the few that
-follow it, is summed from one end to the other on a CPU; on an accelerator it is halved in every stage.
+Two sites are neighbours here if a table joins them. Sites are summed out in stages. The sites of a stage
+share no table, so that they are summed out at once; each site leaves a table of its neighbours. The order is
+found once, from the sites that the tables join: the sites whose tables with their neighbours have the fewest
+entries come next. So a tree loses its leaves first. A long path, also one in which a site interacts with the
+few that follow it, is summed from one end to the other on a CPU; on an accelerator it is halved in every
+stage.
 """
 
 import functools
@@ -21,20 +22,21 @@ from pymc_discrete.collapse.paths import assigned_backward, largest_along, messa
 from pymc_discrete.kernels.random import choose
 from pymc_discrete.space.indexing import unique_pairs
 
-MOST_ENTRIES_OF_SITE = 2**20  # largest number of entries of the table of a site and its neighbours
-MOST_ENTRIES = 2**27  # largest number of entries of all such tables
-# A stage takes every site whose table has at most this many times the entries of the smallest. That is more
-# work than to take the smallest one by one, and more is done at once.
+MOST_ENTRIES_OF_SITE = 2**20  # the largest number of entries of the table of a site and its neighbours
+MOST_ENTRIES = 2**27  # the largest number of entries of all such tables together
+# A stage takes every site whose table has at most this many times the entries of the smallest table. This is
+# more work than taking the sites with the smallest table one by one, but more is done at once.
 STAGE_RATIO = 64
 SHORTEST_PATH = 4  # a path is summed one site after another if at least this many of its sites are summed out
-WIDEST_PATH = 4  # a site of a path may interact with up to this many of the sites that follow it
-SHORTEST_WIDE_PATH = 16  # as SHORTEST_PATH, where a site interacts with more than one that follows it
-# An entry of a table of logarithms takes as long as this many multiplications in a product of matrices.
+WIDEST_PATH = 4  # a site of a path may interact with at most this many of the sites that follow it
+# as SHORTEST_PATH, for paths in which a site interacts with several of the sites that follow it
+SHORTEST_WIDE_PATH = 16
+# An entry of a table of logarithms takes as long as this many multiplications in a matrix product.
 PRODUCTS = 16
-# Sequences of up to this many entries are compared column by column, longer ones one after another.
+# Sequences of at most this many items are compared column by column, longer ones one after another.
 SHORT_SEQUENCE = 32
-# Paths are grouped by their tables, so that a group has each of its tables once, if the number of groups is
-# at most that of the paths divided by this.
+# If equal paths are at least this many to a group on average, paths are grouped by their tables, so that the
+# tables of a group are computed once.
 FEWER_GROUPS = 4
 
 
@@ -44,7 +46,7 @@ class TooDear(Exception):
     Attributes
     ----------
     sites : the sites in the table that is too large
-    entries : its number of entries
+    entries : the number of entries of this table
     """
 
     def __init__(self, sites: Sequence[int], entries: float):
@@ -53,13 +55,14 @@ class TooDear(Exception):
 
 
 class AddedTables(NamedTuple):
-    """Tables of one array that are added to the tables of a group of sites and their neighbours.
+    """Tables of one array that are added up, with others, to the tables of a group of sites and their
+    neighbours.
 
     Attributes
     ----------
     batch : the index of the array
-    rows : (r,) int, the tables that are added, by their rows in the array
-    into : (r,) int, the tables of the group to which they are added
+    rows : (r,) int, the rows of the array with the tables that are added
+    into : (r,) int, the index of the group's table to which each of them is added
     axes : for each axis of an added table, the axis of the group's tables that it belongs to
     """
 
@@ -70,17 +73,16 @@ class AddedTables(NamedTuple):
 
 
 class EliminatedSites(NamedTuple):
-    """G sites that are summed out at once; each has m neighbours, with the same numbers of values.
+    """G sites that are summed out at once; each has m neighbours, and all have the same numbers of values.
 
-    The table of a site and its neighbours is a sum of tables. Sites for which these are the same tables
-    share it.
+    The table of a site and its neighbours is a sum of tables. Sites with the same summands share their table.
 
     Attributes
     ----------
     sites : (G, 1 + m) int, each site and its neighbours
     shape : 1 + m int, their numbers of values
     sources : the tables that are added up to the U different tables (U, *shape)
-    tables : (G,) int, which of the U tables is that of each site
+    tables : (G,) int, the index of each site's table among the U tables
     """
 
     sites: np.ndarray
@@ -90,24 +92,24 @@ class EliminatedSites(NamedTuple):
 
     @property
     def different(self) -> int:
-        """The number of different tables."""
+        """The number of different tables of the group."""
         return int(self.tables.max(initial=-1)) + 1
 
 
 class Paths(NamedTuple):
-    """Paths that are summed out at once, each from its first site to the w sites at its end, which stay.
+    """Paths that are summed out at once, each from its first site up to its last w sites, which stay.
 
-    A site interacts with the w that follow it, at most. The numbers of values repeat after e sites, which are
+    A site interacts with at most the next w sites. The numbers of values repeat after e sites; e sites are
     summed out in a round, see `paths`.
 
     Attributes
     ----------
     sites : (L, B, e) int, the sites of the L rounds of each of B paths; shorter paths begin with -1
-    ends : (B, w) int, the sites that follow
-    unary : e EliminatedSites, of the sites of a round alone, round by round, without -1
-    pairs : e EliminatedSites, of each of these sites and the w that follow it
-    common : e (L,) int, which tables of `pairs` all paths have in each round; None where they have different
-        ones
+    ends : (B, w) int, the sites at the end of each path, which stay
+    unary : e EliminatedSites, the tables of single sites for each step of a round, round by round, without -1
+    pairs : e EliminatedSites, the tables of each of these sites with the next w sites
+    common : e (L,) int, the index of the table of `pairs` that all paths have in each round; None where paths
+        have different tables
     """
 
     sites: np.ndarray
@@ -123,7 +125,7 @@ class Paths(NamedTuple):
 
     @property
     def entries(self) -> float:
-        """The work of the sums, counted in entries of tables."""
+        """The work of the sums, counted as entries of tables."""
         rounds = self.sites.shape[0] * self.sites.shape[1]
         return float(sum(self._entries(group, rounds) for group in self.pairs))
 
@@ -163,15 +165,15 @@ class EliminationOrder:
         self.counts, self.entries, self._compact, self._most = counts, 0.0, compact, most
         self.stages: list[list[EliminatedSites | Paths]] = []
         self._shares = any(len(np.unique(t)) < len(t) for t in tables)
-        self._arrays = len(scopes)  # the number of arrays of tables; each group adds one
+        self._arrays = len(scopes)  # the number of arrays of tables, which grows by one with each group
         if none_joined(scopes):
             self._each_alone(scopes, tables)
             return
-        # A table is known by (array, n): it is the n-th of those whose entries are in that array.
-        # {site that is not summed out yet: the tables that depend on it}
+        # A table is identified by (array, n): it is table n of the tables whose entries are in the array. The
+        # dictionary has {site that is not summed out yet: the tables that depend on it}.
         self._tables: dict[int, set[tuple[int, int]]] = {i: set() for i in range(len(counts))}
-        self._scope: dict[tuple[int, int], tuple[int, ...]] = {}  # the sites that a table depends on
-        # the row of the array where a table's entries are; equal tables may share a row
+        self._scope: dict[tuple[int, int], tuple[int, ...]] = {}  # the sites that each table depends on
+        # the row of the array with the entries of each table; equal tables may share a row
         self._row: dict[tuple[int, int], int] = {}
         for array, (sites, rows) in enumerate(zip(scopes, tables, strict=True)):
             for n, (scope, row) in enumerate(zip(sites.tolist(), rows.tolist(), strict=True)):
@@ -183,12 +185,13 @@ class EliminationOrder:
             self.stages.append(next(paths, []) or self._stage(around))
 
     def _each_alone(self, scopes: Sequence[np.ndarray], tables: Sequence[np.ndarray]) -> None:
-        """The stages where no table joins two sites: those that `_stage` finds, for all sites at once."""
+        """Find the stages if no table joins two sites: the same stages as by `_stage`, for all
+        sites at once."""
         d = len(self.counts)
         site = np.concatenate([s[:, 0] for s in scopes])
         array = np.repeat(np.arange(len(scopes)), [len(s) for s in scopes])
         row = np.concatenate(tables)
-        order = np.argsort(site, kind="stable")  # the tables of a site in the order of arrays and rows
+        order = np.argsort(site, kind="stable")  # the tables of a site, in the order of arrays and rows
         site, array, row = site[order], array[order], row[order]
         first = np.searchsorted(site, np.arange(d + 1))
         by_row = np.lexsort((row, array, site))
@@ -196,7 +199,7 @@ class EliminationOrder:
         left = np.arange(d)
         while len(left):
             size = self.counts[left].astype(float)
-            if self._shares:  # as in `_stage`, a table that n sites share costs each 1 / n of its entries
+            if self._shares:  # as in `_stage`, each of n sites that share a table costs 1 / n of its entries
                 _, kind = unique_pairs(np.stack([made_of[left], self.counts[left]], axis=1))
                 size = size / np.bincount(kind)[kind]
             by_size = np.lexsort((left, size))
@@ -208,7 +211,8 @@ class EliminationOrder:
                 _, shown_first, of_sites = np.unique(made_of[sites], return_index=True, return_inverse=True)
                 number = np.argsort(np.argsort(shown_first))[of_sites]
                 new = sites[np.sort(shown_first)]
-                # `new` has one site for each different sum of tables. Their tables are listed site by site.
+                # `new` has one site for each different sum of tables; the tables of these sums are listed
+                # site by site
                 many = first[new + 1] - first[new]
                 into = np.repeat(np.arange(len(new)), many)
                 places = np.arange(len(into)) - np.repeat(np.cumsum(many) - many, many) + first[new][into]
@@ -242,7 +246,8 @@ class EliminationOrder:
         size: dict[int, float] = {
             i: math.prod(map(int, self.counts[[i, *near]])) for i, near in around.items()
         }
-        if self._shares:  # a table that n sites share is computed once, and costs each 1 / n of its entries
+        # a table that n sites share is computed once, so that each of the n sites costs 1 / n of its entries
+        if self._shares:
             made_of = {i: (self._made_of((i, *near), self._tables[i]), size[i]) for i, near in around.items()}
             times = Counter(made_of.values())
             size = {i: size[i] / times[made_of[i]] for i in size}
@@ -282,7 +287,8 @@ class EliminationOrder:
     def _made_of(self, sites: tuple[int, ...], tables: Iterable[tuple[int, int]]) -> Hashable:
         """A key of the tables that are added up to a table of some sites; equal keys mean equal sums.
 
-        For each table that is added, it has the array, the row in it, and the axis of each of its sites.
+        For each table that is added, the key has its array, its row in the array, and the axis of each of its
+        sites.
         """
         place = {j: axis for axis, j in enumerate(sites)}
         return tuple(sorted((t[0], self._row[t], tuple(place[j] for j in self._scope[t])) for t in tables))
@@ -290,16 +296,16 @@ class EliminationOrder:
     def _sums(
         self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
     ) -> EliminatedSites:
-        """The group in which the tables of each scope are added up; these are removed from the tables left.
+        """The group whose tables are the sums of the given tables, which are removed from the tables left.
 
         Parameters
         ----------
-        scopes : for each member of the group, its sites
+        scopes : the sites of each member of the group
         shape : the numbers of values of these sites, the same for all members
-        tables : for each member, the tables that are added up
+        tables : the tables that are added up for each member
         """
         found: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = defaultdict(list)
-        number: dict[Hashable, int] = {}  # {what a table is the sum of: the number of that table}
+        number: dict[Hashable, int] = {}  # {key of the tables that are added up: index of their sum}
         of_members = []
         for sites, mine in zip(scopes, tables, strict=True):
             made_of = self._made_of(sites, mine) if self._shares else len(number)
@@ -321,11 +327,11 @@ class EliminationOrder:
 
     # ------------------------------------------------------------ paths
     def _paths(self, around: dict[int, list[int]], width: int) -> list[EliminatedSites | Paths]:
-        """The paths of a width that can be summed out next, in groups of about equal lengths."""
+        """The paths of the given width that can be summed out next, in groups of about equal lengths."""
         groups: dict[tuple[int, tuple[int, ...]], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
         inside: set[int] = set()  # the sites that the paths found so far sum out
-        held: set[int] = set()  # those in `inside`, and the sites at the ends of the paths, which stay
+        held: set[int] = set()  # the sites in `inside`, and the sites at the ends of the paths, which stay
         shortest = SHORTEST_WIDE_PATH if width > 1 else 1 if self._compact else SHORTEST_PATH
         for i in sorted(around):
             if 0 < len(around[i]) <= width and i not in passed:
@@ -345,7 +351,7 @@ class EliminationOrder:
         ]
 
     def _with_same(self, paths: list[list[int]], width: int) -> list[list[list[int]]]:
-        """Paths in groups, equal tables in one group, if that makes few groups; else all in one."""
+        """Paths grouped by their tables, if that makes few groups; else all paths in one group."""
         if not self._shares:
             return [paths]
         groups: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -357,7 +363,8 @@ class EliminationOrder:
     def _joining(
         self, path: list[int], width: int
     ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, int]]]]:
-        """What is needed to sum out the sites of a path, except the `width` at its end, in order.
+        """The scopes and tables by which the sites of a path are summed out in order, except the `width` at
+        its end.
 
         Returns
         -------
@@ -375,21 +382,21 @@ class EliminationOrder:
     def _path(
         self, first: int, around: dict[int, list[int]], width: int, inside: set[int], held: set[int]
     ) -> tuple[list[int], int]:
-        """The sites of a path, and after how many of them the numbers of values repeat.
+        """The sites of a path, and the period after which their numbers of values repeat.
 
-        Each site but the last ones, as many as the path is wide, interacts with sites before it and with the
-        next ones, as many as the path is wide, and with no others.
+        With w the width of the path, each site but the last w interacts with sites of the path before it,
+        with the next w sites, and with no others.
 
         Parameters
         ----------
         inside : the sites that other paths sum out
-        held : all sites of other paths, those at their ends too
+        held : all sites of other paths, with the sites at their ends
         """
         path, periods, n = [first], [*range(1, width + 1)], 0
         placed = {first}
         while n < len(path):
             new = [j for j in around[path[n]] if j not in placed]
-            # neighbours with the fewest further neighbours come first
+            # among the neighbours, sites with the fewest further neighbours come first
             new.sort(key=lambda j: (len(placed.union(around[j], new)), j))
             longer = [*path, *new]
             left = [e for e in periods if self._repeats(longer, len(path), e)]
@@ -398,16 +405,16 @@ class EliminationOrder:
                 break
             path, periods, n = longer, left, n + 1
             placed.update(new)
-        # Sites after these are left out of the path, since their neighbours may lie outside of it.
+        # Sites after this point are left out of the path, since their neighbours may be outside of it.
         return path[: n + width], periods[0]
 
     def _affordable(self, path: list[int], width: int, period: int) -> bool:
-        """Whether the tables of the sites of a path and those that follow them are not too large."""
+        """Whether the tables of each site of a path with the sites that follow it are small enough."""
         sizes = self.counts[path[: period + width]].tolist()
         return all(math.prod(sizes[n : n + width + 1]) <= MOST_ENTRIES_OF_SITE for n in range(period))
 
     def _repeats(self, path: list[int], start: int, period: int) -> bool:
-        """Whether the numbers of values of the sites from `start` on are those of sites a period before."""
+        """Whether each site from `start` on has as many values as the site one period before it."""
         return all(
             n < period or self.counts[path[n]] == self.counts[path[n - period]]
             for n in range(start, len(path))
@@ -419,8 +426,8 @@ class EliminationOrder:
         for n, path in enumerate(paths):
             sites[longest + width - len(path) :, n] = path[:-width]
         joining = [zip(*self._joining(path, width), strict=True) for path in paths]
-        # For each step of a round, a list over all rounds, and in each round over all paths: a site with
-        # those that follow it, and the tables that are added up to the table of these.
+        # For each step of a round, one list over all rounds and, within a round, over all paths: the scopes
+        # (a site with the sites that follow it), and the tables that are added up for each scope.
         scopes: list[list[tuple[int, ...]]] = [[] for _ in range(period)]
         tables: list[list[list[tuple[int, int]]]] = [[] for _ in range(period)]
         for n, row in enumerate(sites):
@@ -452,9 +459,9 @@ class EliminationOrder:
 
     @staticmethod
     def _in_common(pairs: list[EliminatedSites], rounds: int, n_paths: int) -> list[np.ndarray] | None:
-        """[(rounds,) int] for each step of a round, the number of the table that all paths have there.
+        """[(rounds,) int], for each step of a round the index of the table that all paths have there.
 
-        None unless all paths have the same tables, and some tables are the same for several sites.
+        None unless all paths have the same tables, and several sites share a table.
         """
         if any(len(group.sites) < rounds * n_paths or group.different == len(group.sites) for group in pairs):
             return None
@@ -463,21 +470,21 @@ class EliminationOrder:
 
 
 class Elimination:
-    """The sums over sites, and draws of them.
+    """The logarithm of a sum over sites, and draws of the sites.
 
     Parameters
     ----------
     counts : (d,) int, the number of values of each site
     scopes : a list of (E, J) int, for each array of tables the sites that each table joins
-    compact : whether all paths that are summed out at a time are padded to the longest: more work, and a
-        smaller program, which is compiled sooner
+    compact : whether all paths that are summed out at once are padded to the longest: this is more work, but
+        a smaller program, which compiles in less time
     most : largest number of entries of all tables
-    tables : a list of (E,) int, for each row of `scopes` the row of the array that holds its table; by
-        default each has its own
+    tables : a list of (E,) int, for each row of `scopes` the row of the array with its table; by default each
+        row of `scopes` has its own table
 
     Attributes
     ----------
-    order : EliminationOrder, that of a CPU
+    order : EliminationOrder, the order for a CPU
 
     Raises
     ------
@@ -524,12 +531,12 @@ class Elimination:
     def _passed(
         self, tables: Sequence[Any], along: Callable[..., Any], out: Callable[..., Any]
     ) -> tuple[Any, list[list[Any]]]:
-        """What is left of all tables, and what is kept of every group.
+        """The sum over the roots of all components, and the arrays that are kept of every group.
 
         Parameters
         ----------
-        along, out : what takes `Paths`, or `EliminatedSites`, and all arrays of tables so far, and returns
-            the tables of what a group leaves, and what is kept
+        along, out : functions of a group, `Paths` or `EliminatedSites`, and of all arrays of tables so far,
+            that return the array of tables that the group leaves, and the arrays to keep
         """
         arrays, total, stages = list(tables), jnp.zeros(()), []
         for stage in self.stages():
@@ -545,11 +552,11 @@ class Elimination:
         return total, stages
 
     def roots(self, stages: list[list[Any]]):
-        """(n,) nats, the logarithm of the sum over each component: sites that tables connect.
+        """(n,) nats, the logarithm of the sum over each component of sites that tables connect.
 
         Parameters
         ----------
-        stages : what `joined` returns
+        stages : the second result of `joined`
         """
         pairs = zip(self.stages(), stages, strict=True)
         ends = [(g, t) for groups, tables in pairs for g, t in zip(groups, tables, strict=True)]
@@ -575,15 +582,16 @@ class Elimination:
         Parameters
         ----------
         uniforms : (d,)
-        stages : what `joined` returns
+        stages : the second result of `joined`
         """
         return self._assigned(choose, uniforms, stages)
 
     def most_probable(self, tables: Sequence[Any]) -> tuple[Any, Any]:
-        """The logarithm of the largest product of the tables, and (d,) int, the index of each site's value
-        there.
+        """The log of the largest product of the tables, and (d,) int, the index of each site's value at which
+        it occurs.
 
-        As `joined` and `draw`, with the largest entry in the place of each sum (Viterbi 1967; Dawid 1992).
+        This is `joined` followed by `draw`, with the largest entry in place of each sum (Viterbi 1967; Dawid
+        1992).
         """
         largest, stages = self._passed(tables, largest_of_paths, largest_of_sites)
         return largest, self._assigned(
@@ -591,12 +599,11 @@ class Elimination:
         )
 
     def _assigned(self, pick: Callable[..., Any], given: Any, stages: list[list[Any]]) -> Any:
-        """(d,) int, the index of each site's value, by `pick`, see `assigned_backward`, from the last group
-        to the first.
+        """(d,) int, the index of each site's value, chosen by `pick` from the last group to the first.
 
         Parameters
         ----------
-        given : (d,), what `pick` is given for each site
+        given : (d,), the first argument of `pick` for each site, see `assigned_backward`
         """
         index, given = jnp.zeros(len(self.counts), int), jnp.asarray(given)
         for groups, kept in zip(self.stages()[::-1], stages[::-1], strict=True):
@@ -630,12 +637,12 @@ def none_joined(scopes: Sequence[np.ndarray]) -> bool:
 
 
 def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
-    """(m,) int, the same number for equal ones of m sequences of entries, which stand one after another.
+    """(m,) int, the same number for equal sequences among m sequences, which are stored one after another.
 
     Parameters
     ----------
-    first : (m + 1,) int, where each sequence begins, and the end of the last
-    parts : (n,) int, of what an entry is made
+    first : (m + 1,) int, the index at which each sequence begins, and the end of the last one
+    parts : several (n,) int, whose elements together are the items of the sequences
     """
     lengths = np.diff(first)
     owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -647,10 +654,11 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
         for part in parts:
             column = np.full(len(lengths), -1)
             column[owner[here]] = part[here]
-            # sequences stay in one class if they were so before and have the same value in this column
+            # two sequences stay in one class if they were in one class before and have the same value in this
+            # column
             _, values = np.unique(column, return_inverse=True)
             _, found = np.unique(found * (values.max(initial=0) + 1) + values, return_inverse=True)
-    # the few sequences that are long are compared whole
+    # the few long sequences are compared as wholes
     together, numbers = np.stack(parts, 1), dict[bytes, int]()
     for i in np.flatnonzero(~short):
         key = together[first[i] : first[i + 1]].tobytes()
@@ -659,24 +667,27 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
 
 
 def is_root(group: EliminatedSites | Paths) -> bool:
-    """Whether the sites of a group have no neighbours left, and so are the last of their components."""
+    """Whether the sites of a group have no neighbours left, so that each is the last site of its
+    component."""
     return isinstance(group, EliminatedSites) and len(group.shape) == 1
 
 
 def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
-    """The tables of a group, nats, with their sites summed out; and as they were before."""
+    """The tables of a group, nats, after its sites are summed out; and the tables before this."""
     table = joint(group, arrays)
     return rows_first(logsumexp(table, 0)), rows_first(table)
 
 
 def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
-    """As `sites_summed_out`, with the largest entry in the place of the sum."""
+    """As `sites_summed_out`, with the largest entry in place of the sum."""
     table = joint(group, arrays)
     return rows_first(table.max(0)), rows_first(table)
 
 
 def summed_along(paths: Paths, arrays: list[Any]):
-    """(B, K1, ..., Kw) nats, the tables that the sums leave for the ends; and what is kept of the paths."""
+    """(B, K1, ..., Kw) nats, the tables that the sums along paths leave for their ends; and arrays to keep
+    for draws.
+    """
     if paths.common is None:
         return passed_along(messages, paths, *tables_along(paths, arrays))
     pairs = [at_steps(rows_first(joint(group, arrays)), len(group.shape) - 1) for group in paths.pairs]
@@ -685,33 +696,35 @@ def summed_along(paths: Paths, arrays: list[Any]):
 
 
 def largest_of_paths(paths: Paths, arrays: list[Any]):
-    """As `summed_along`, with the largest entries in the place of sums."""
+    """As `summed_along`, with the largest entry in place of each sum."""
     return passed_along(largest_along, paths, *tables_along(paths, arrays))
 
 
 def passed_along(
     passed: Callable[..., Any], paths: Paths, unary: list[Any], pairs: list[Any], common: Any = None
 ):
-    """The tables that `passed`, one of the functions of messages, leaves for the ends; and what is kept."""
+    """The tables that the messages of the function `passed` leave at the ends; and arrays to keep
+    for draws."""
     arriving, last = passed(unary, pairs) if common is None else passed(unary, pairs, common)
     weights = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
     return at_ends(paths, last), (weights, pairs, common)
 
 
 def at_ends(paths: Paths, last):
-    """(B, K1, ..., Kw), the messages (B, M, N) at the ends of paths, with an axis for each site."""
+    """(B, K1, ..., Kw), the messages (B, M, N) at the ends of paths, with one axis for each site."""
     counts = [paths.counts[n % len(paths.counts)] for n in range(paths.ends.shape[1])]
     return last.reshape(-1, *counts)
 
 
 def at_steps(tables, width: int):
-    """Tables (..., K, M, N) of a site and the `width` sites that follow it, each of which has an axis."""
+    """(..., K, M, N), tables of a site and the next `width` sites, which have one axis for each
+    site before."""
     *first, K = tables.shape[:-width]
     return tables.reshape(*first, K, -1, tables.shape[-1])
 
 
 def unary_along(paths: Paths, arrays: list[Any]) -> list[Any]:
-    """[(L, B, K) nats], tables of the sites of paths."""
+    """[(L, B, K) nats], the tables of the single sites of paths."""
     return [
         in_rounds(paths, take_rows(rows_first(joint(g, arrays)), g.tables), n, 0.0)
         for n, g in enumerate(paths.unary)
@@ -719,23 +732,23 @@ def unary_along(paths: Paths, arrays: list[Any]) -> list[Any]:
 
 
 def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-    """[(L, B, K)] and [(L, B, K, M, N)] nats, tables of the sites of paths, and of each site and the next
-    ones.
+    """[(L, B, K)] and [(L, B, K, M, N)] nats, the tables of the single sites of paths, and of sites with the
+    next ones.
     """
     pairs = []
     for n, group in enumerate(paths.pairs):
         rows = take_rows(rows_first(joint(group, arrays)), group.tables)
         rows = at_steps(rows, len(group.shape) - 1)
-        # A shorter path starts at a later step. At the steps before, only one value is allowed, with an entry
-        # of 0, so that the message stays 0 until the path starts.
+        # A shorter path starts at a later step. At earlier steps only one value is allowed, whose entry is 0,
+        # so that the message stays 0 until the path starts.
         first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
         pairs.append(in_rounds(paths, rows, n, first))
     return unary_along(paths, arrays), pairs
 
 
 def in_rounds(paths: Paths, rows, step: int, missing: Any):
-    """(L, B, ...), the rows (r, ...) of the sites of one step in each round; `missing` before the start of
-    shorter paths.
+    """(L, B, ...), the rows (r, ...) of the sites of one step in each round; `missing` before a shorter path
+    starts.
     """
     present = paths.sites[..., step] >= 0
     if not present.all():
@@ -747,7 +760,7 @@ def in_rounds(paths: Paths, rows, step: int, missing: Any):
 def joint(group: EliminatedSites, arrays: list[Any]):
     """(*shape, U) nats, the U different tables of a group, each the sum of its `sources`.
 
-    The last axis counts the tables. It is the longest one, and XLA vectorises over the last axis.
+    The last axis is the index of the table. It is the longest axis, and XLA vectorises over the last axis.
     """
     table = jnp.zeros((*group.shape, group.different))
     # {shape: tables and which of the U each is added to}, of sources that are added up in one operation
@@ -773,11 +786,11 @@ def rows_first(a):
 
 
 def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
-    """The tables (r, ...) of a source, with the axes of its group; those that are missing have length 1."""
+    """The tables (r, ...) of a source, with the axes of its group; axes that a table lacks have length 1."""
     more = take_rows(arrays[source.batch], source.rows)
     order = np.argsort(source.axes)
     more = more.transpose(0, *(1 + order))
-    # the widest array has a column for every value of any of its sites
+    # the widest array has a column for every value of each of its sites
     more = more[(slice(None), *(slice(group.shape[a]) for a in sorted(source.axes)))]
     missing = [a for a in range(len(group.shape)) if a not in source.axes]
     return jnp.expand_dims(more, [1 + a for a in missing])
@@ -786,7 +799,7 @@ def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
 def take_rows(a, rows: np.ndarray):
     """Some rows (r,) of an array.
 
-    Evenly spaced rows, also with each of them repeated, are taken by a slice, since XLA is slow in gathers.
+    Evenly spaced rows, even if each is repeated, are taken by a slice, since gathers are slow in XLA.
     """
     steps = np.diff(rows)
     step = int(steps[0]) if len(steps) else 1
@@ -800,11 +813,11 @@ def take_rows(a, rows: np.ndarray):
 
 
 def sums_by(a, member: np.ndarray, members: int):
-    """(..., members), the sums of a (..., r) over those places of the last axis that belong to each member.
+    """(..., members), for each member the sum of the elements of a (..., r) that belong to it.
 
     Parameters
     ----------
-    member : (r,) int, to which member each place belongs
+    member : (r,) int, the member that each element along the last axis belongs to
     members : the number of members
     """
     if not is_even(member, members):

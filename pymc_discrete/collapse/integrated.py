@@ -1,10 +1,10 @@
-"""Chooses what is integrated out by default: coefficients that discrete sites gate or choose, and parameters
-of clusters.
+"""The choice of continuous variables that are integrated out by default: coefficients, and parameters of
+clusters.
 
-A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays. Nor
-does a site on which the meaning of all coefficients depends, such as the place where two lines meet, or where
-one mean is followed by another: at other values of the site other coefficients are probable. A new cluster of
-a partition needs parameters that fit it, too.
+A gate (an indicator, a switch) that multiplies a coefficient hardly changes while the coefficient stays. A
+site on which the meaning of all coefficients depends hardly changes either, such as a change point between
+two lines or two means: at other values of the site, other coefficients are probable. In the same way a new
+cluster of a partition needs parameters that fit it.
 """
 
 import logging
@@ -35,21 +35,22 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-# Largest number of coefficients of a block. A gradient with respect to the other unknowns factorises the
+# The largest number of coefficients of a block. A gradient with respect to the other unknowns factorises the
 # matrix of the coefficients, in a time that grows with the cube of their number.
 MOST_COEFFICIENTS = 300
-# Where many columns have gates, of which few count, nothing of p x p is made. This is the largest memory, in
-# bytes, of the columns (the data, on the host and in a program) and of what is made of the rows.
+# Where many columns have gates and few coefficients are active, no p x p array is made. This is the largest
+# memory, in bytes, of the columns (the data, on the host and in a program) and of the n x n arrays.
 MOST_BYTES = 2.0**32
-# Largest number of elements of a coefficient without gates, such as an effect of each group, that is
-# integrated out given further variables. The matrix of all coefficients is new in each draw then, and is
+# The largest number of elements of a coefficient without gates, such as an effect of each group, that is
+# integrated out given further variables. The matrix of all coefficients is then new in each draw and is
 # factorised for each gradient; NUTS that moves the effects themselves mixes as well and takes less time.
 MOST_WITHOUT_GATE = 20
-# A gate is a site that lets a coefficient count or not. Any other site gives a matrix of the coefficients for
-# each of its values: the largest number of such sites, and of operations for all of their values together.
+# A gate is a site that makes a coefficient active or not. For a site of another kind, each value has its own
+# matrix of the coefficients: these are the largest number of such sites, and of operations for all of their
+# values together.
 MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
 
-# why nothing is integrated out in single precision
+# the reason why nothing is integrated out in single precision
 IN_32_BITS = 'in 32 bits the differences of large quadratic forms are lost. dtype="float64" allows it'
 
 _kept: Kept[list[str]] = Kept(MODELS)
@@ -61,12 +62,12 @@ def chosen_coefficients(
     moved: Sequence[str],
     sampled_by: str = "A step that is named, such as pmd.BlockGibbs(),",
 ) -> list[str]:
-    """The coefficients to integrate out, if there are any; a logged line says which.
+    """The coefficients to integrate out, if there are any; a line of the log names them.
 
     Parameters
     ----------
     described, names, moved : as in `coefficients_to_integrate`
-    sampled_by : what the user can write to have them sampled, for the log
+    sampled_by : the option, named in the log, by which the user has these coefficients sampled
     """
     reasons = dict[str, str]()
     try:
@@ -79,7 +80,8 @@ def chosen_coefficients(
             density = target_of(described, list(names), integrate=found, with_numbers=True).density
             if not density.exact:
                 return []
-    except (NotImplementedError, ValueError):  # the step that integrates nothing says what cannot be done
+    # the step that draws without integrating raises the error about what is not possible
+    except (NotImplementedError, ValueError):
         return []
     move = f"{shown(names)} {'moves' if len(names) == 1 else 'move'}"
     if found:
@@ -95,7 +97,7 @@ def chosen_coefficients(
 def why_of_clusters(
     described: DescribedModel, names: Sequence[str], moved: Collection[str]
 ) -> dict[str, str]:
-    """{parameter of the clusters of a partition: why it is not integrated out}.
+    """{parameter of the clusters of a partition: the reason why it is not integrated out}.
 
     Parameters
     ----------
@@ -116,10 +118,10 @@ def why_of_clusters(
 def why_of_coefficients(
     described: DescribedModel, names: Sequence[str], moved: Sequence[str]
 ) -> dict[str, str]:
-    """{coefficient: why it is not integrated out}, of those that would be if no answers were missing.
+    """{coefficient: the reason why it is not integrated out}, where the reason is that answers are missing.
 
     A missing answer is a discrete variable whose distribution depends on coefficients, and on which nothing
-    depends. The parameters are as in `coefficients_to_integrate`.
+    depends. The arguments are those of `coefficients_to_integrate`.
     """
     missing = unread(described.model, names)
     rest = [name for name in names if name not in missing]
@@ -144,7 +146,7 @@ def why_of_coefficients(
 def say_not_integrated(
     described: DescribedModel, names: Sequence[str], moved: Sequence[str], summed: Sequence[str]
 ) -> None:
-    """Log which coefficients would be integrated out, were the variables `summed` not summed out."""
+    """Log which coefficients would be integrated out if the variables `summed` were not summed out."""
     try:
         found = coefficients_to_integrate(described, names, moved)
     except (NotImplementedError, ValueError):
@@ -160,13 +162,13 @@ def say_not_integrated(
 def coefficients_to_integrate(
     described: DescribedModel, names: Sequence[str], moved: Sequence[str]
 ) -> list[str]:
-    """The coefficients to integrate out while discrete variables move, none where it does not pay.
+    """The coefficients to integrate out while discrete variables move; none where it does not pay.
 
-    Where a partition's clusters have conjugate parameters, these are taken, and no others: without them the
+    If the clusters of a partition have conjugate parameters, only these are integrated out: without this, the
     chains of a block model found different numbers of groups.
 
     With p coefficients integrated out, a change of one gate takes p^2 operations, about as many as a sum over
-    the data, and any other site takes p^3 for each of its values.
+    the data, and a change of any other site takes p^3 for each of its values.
 
     Parameters
     ----------
@@ -178,7 +180,8 @@ def coefficients_to_integrate(
 
 
 def bytes_of(columns: Columns) -> float:
-    """Counted memory of a block with coefficients of many columns: of the columns twice, and of n x n."""
+    """Counted memory of a block with coefficients of many columns: twice the columns, and the n x
+    n arrays."""
     q, n = columns.form[1].type.shape
     return 8.0 * (2 * q * n + 4 * n**2)
 
@@ -188,8 +191,8 @@ class QuadraticForm(NamedTuple):
 
     Attributes
     ----------
-    described : the model
-    graph : of the model's log density
+    described : the DescribedModel
+    graph : the graph of the model's log density
     coefficients : all variables in which the log density is jointly quadratic
     terms : the terms of the log density that read the coefficients
     """
@@ -208,7 +211,7 @@ class QuadraticForm(NamedTuple):
     def of(
         cls, described: DescribedModel, names: Sequence[str], moved: Sequence[str]
     ) -> "QuadraticForm | None":
-        """The quadratic form of a model, or None; the parameters are as in `coefficients_to_integrate`."""
+        """The quadratic form of a model, or None; the arguments are those of `coefficients_to_integrate`."""
         model, block = described.model, described.block(names)
         graph = logp_graph(model, list(names), block.point, block.supports)
         chosen = quadratic_in(graph, model)
@@ -235,19 +238,19 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
             form = QuadraticForm.of(of_augmented, names, moved)
             if form and (chosen := under_gates(form, names, MOST_WITHOUT_GATE)):
                 return chosen
-        # Without further variables, sites that are no gates are allowed too. Given further variables, which
-        # were drawn to fit its current value, such a site would hardly move.
+        # Without further variables, sites that are no gates are allowed as well. Given further variables,
+        # which were drawn to fit its current value, such a site would hardly move.
         form = QuadraticForm.of(described, names, moved)
         return [] if form is None else under_gates(form, names) or of_few_sites(form, names)
 
 
 def under_gates(form: QuadraticForm, names: Sequence[str], most_without: float = np.inf) -> list[str]:
-    """The coefficients of a quadratic form, where sites gate them and that can be afforded; else none.
+    """The coefficients of a quadratic form, if sites gate them and integrating them is affordable; else none.
 
     Parameters
     ----------
-    names : of the sites
-    most_without : largest number of elements of a coefficient without gates that is taken
+    names : the names of the variables of the sites
+    most_without : the largest number of elements of a coefficient without gates that is integrated out
     """
     coefficients = form.coefficients
     if coefficients.p <= MOST_COEFFICIENTS:
@@ -274,7 +277,7 @@ def under_gates(form: QuadraticForm, names: Sequence[str], most_without: float =
 
 
 def of_few_sites(form: QuadraticForm, names: Sequence[str]) -> list[str]:
-    """The coefficients of a quadratic form, if few sites, in whatever way, take part in it; else none."""
+    """The coefficients of a quadratic form, if only few sites enter it, in any way; else none."""
     model, supports, graph = form.described.model, form.described.block(names).supports, form.graph
     p = form.coefficients.p
     if p > MOST_COEFFICIENTS or any(bound is None for name in names for bound in supports[name]):

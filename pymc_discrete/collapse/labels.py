@@ -16,13 +16,13 @@ from pymc_discrete.structure.reads import Entries
 
 
 class Labels(Analysis[np.ndarray]):
-    """Labels (n,) int of the elements of tensors: elements of one tensor with the same label are equal.
+    """Labels of the elements of tensors, (n,) int: two elements of one tensor with the same label are equal.
 
     Parameters
     ----------
     dependence : Dependence
     sites : {variable of the block: labels of its sites}
-    by_value : whether data are compared by their values in the model at hand, as constants are
+    by_value : whether data are compared by their present values, as constants are
     """
 
     def __init__(self, dependence: Dependence, sites: dict[Variable, np.ndarray], by_value: bool = False):
@@ -35,15 +35,15 @@ class Labels(Analysis[np.ndarray]):
         if not isinstance(var, Constant) and not (self.by_value and isinstance(var, Number)):
             return self._distinct(var)
         data = np.ascontiguousarray(var.data if isinstance(var, Constant) else var.value).reshape(-1)
-        # bit by bit, since 1 / 0.0 and 1 / -0.0 differ
+        # floats are compared bit by bit, since 1 / 0.0 and 1 / -0.0 differ
         return np.unique(data.view(f"V{data.itemsize}"), return_inverse=True)[1]
 
     def after(self, node: Apply, values: list[np.ndarray]) -> list[np.ndarray]:
         rule = self.dependence.rule(node)
         if rule is None:
             return [self._distinct(v) for v in node.outputs]
-        # An input that every element reads in full cannot distinguish one element from another: the rule says
-        # so by None, or by no entries of its own (a second axis of length 0), and the input is left out.
+        # An input that every element reads as a whole cannot distinguish elements. The rule of the Op marks
+        # such an input by None, or by an array whose second axis has length 0, and the input is left out.
         read = [
             np.where(reads >= 0, labels[reads], -1)
             for reads, labels in zip(rule.reads, values, strict=True)
@@ -65,7 +65,7 @@ def classes(tables: Sequence[np.ndarray], n: int) -> np.ndarray:
     found = np.zeros(n, int)
     for column in (column for table in tables for column in table.T):
         if not n or found.max() == n - 1:
-            break  # all are different
+            break  # all rows are different
         values = np.unique(column, return_inverse=True)[1]
         found = np.unique(found * (values.max() + 1) + values, return_inverse=True)[1]
     return found
@@ -91,6 +91,6 @@ def colours(d: int, scopes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def first_alike(numbers: np.ndarray) -> np.ndarray:
-    """(n,) int, for each element the first one with the same number."""
+    """(n,) int, for each element the index of the first element with the same number."""
     _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
     return first[which.reshape(-1)]

@@ -1,10 +1,10 @@
 r"""The log likelihood of each observation with discrete variables summed out, for leave-one-out.
 
-For an observation y_j it is :math:`\log p(y_j \mid y_{-j}, \theta)`, the logarithm of the sum over all sites
-of all factors, less that of all factors but that of y_j. It is not found by dividing by the factor of y_j,
-which is wrong where a state cannot emit y_j: each observation gets a *switch*, a binary site b_j, and the
-factor becomes p(y_j | z) where b_j = 1 and 1 where b_j = 0. The sum for either value of one switch, where all
-others are on, is its cavity (see `cavities`).
+For an observation y_j it is :math:`\log p(y_j \mid y_{-j}, \theta)`, the log of the sum over all sites of the
+product of all factors, less the log of the same sum without the factor of y_j. The second sum is not found by
+dividing by the factor of y_j, which is wrong where a state cannot emit y_j: each observation gets a *switch*,
+a binary site b_j, and the factor becomes p(y_j | z) where b_j = 1 and 1 where b_j = 0. The sums for the two
+values of one switch, with all other switches on, are its cavity (see `cavities`).
 """
 
 import logging
@@ -44,8 +44,8 @@ _log = logging.getLogger("pymc.discrete")
 
 MARGINAL, COMPONENT = "marginal", "component"
 KINDS_OF_LIKELIHOOD = (MARGINAL, COMPONENT)
-BATCH = 2**18  # entries of all tables of the draws that are computed together
-RANGE_DRAWS = 100  # draws by which the range of a sum is chosen
+BATCH = 2**18  # the number of table entries of the draws that are computed together
+RANGE_DRAWS = 100  # the number of draws from which the range of a sum is chosen
 
 
 class LogLikelihood:
@@ -54,16 +54,16 @@ class LogLikelihood:
     Parameters
     ----------
     model : pm.Model
-    names : of the discrete variables
+    names : the names of the discrete variables
     way : {"marginal", "component"}
-        One term for each observation, or for each component of connected sites.
+        Whether there is one term for each observation, or for each component of connected sites.
     truncate : {name: (lower, upper)}, as in `marginalize`
 
     Attributes
     ----------
     observed : names of the observed variables that read the discrete ones
     switches : {observed variable: the variable of its switches}
-    ranges : Ranges, of variables that are summed over a range about their draws
+    ranges : Ranges, for the variables that are summed over a range about their draws
 
     Raises
     ------
@@ -84,7 +84,7 @@ class LogLikelihood:
         if self.observed:
             with model_settings():
                 self._switched, self.switches = with_switches(plain, observed)
-            self._sums(self.ranges.about(point_of(plain)))  # refuses what is too large
+            self._sums(self.ranges.about(point_of(plain)))  # this raises an error if the sum is too large
 
     def _sums(self, ranges: NamedBounds) -> Sums:
         names = [*self.names, *self.switches.values()]
@@ -105,9 +105,10 @@ class LogLikelihood:
         return [str(rv.name) for rv in self.model.free_RVs if rv.name not in summed]
 
     def of(self, tree: DataTree) -> xarray.Dataset:
-        """The group `log_likelihood`, given draws of the variables that are `needed`.
+        """The group `log_likelihood`, computed from draws of the variables that are `needed`.
 
-        Observed variables that do not read what is summed are as `pymc.compute_log_likelihood` gives them.
+        Observed variables that read no summed variable have the log likelihood of
+        `pymc.compute_log_likelihood`.
         """
         posterior = tree["posterior"].to_dataset()
         conditioned = [name for name in free(self.model, DISCRETE) if name not in self.names]
@@ -119,8 +120,8 @@ class LogLikelihood:
         found = self._of_summed(posterior) if self.observed else xarray.Dataset()
         others = [str(rv.name) for rv in self.model.observed_RVs if rv.name not in self.observed]
         if others:
-            # PyMC asks for draws of all variables, even of those that these terms do not read. Those without
-            # draws get their starting values.
+            # PyMC asks for draws of all variables, even of variables that these terms do not read. Variables
+            # without draws get their starting values.
             chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
             for name, start in point_of(self.model).items():
                 if name in self.names and name not in posterior:
@@ -137,7 +138,7 @@ class LogLikelihood:
         return found
 
     def _of_summed(self, posterior: xarray.Dataset) -> xarray.Dataset:
-        """The log likelihoods of the observed variables that depend on the variables that are summed out."""
+        """The log likelihoods of the observed variables that depend on summed variables."""
         chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
         _log.info(
             f"Computing log_likelihood={self.way!r} of {shown(self.observed)}: sums over {shown(self.names)} "
@@ -165,7 +166,9 @@ class LogLikelihood:
         return self._named(sums, np.asarray(values).reshape(chains, draws, -1), posterior)
 
     def _named(self, sums: Sums, values: np.ndarray, posterior: xarray.Dataset) -> xarray.Dataset:
-        """Log likelihoods (chains, draws, n) with the names of variables, dimensions and coordinates."""
+        """Log likelihoods (chains, draws, n) as a Dataset with the names of variables, dimensions and
+        coordinates.
+        """
         known: dict[str, Any] = {n: posterior.coords[n].values for n in ("chain", "draw")}
         if self.way == COMPONENT:
             known["component"] = [label for label, _ in self._components(sums)]
@@ -183,9 +186,10 @@ class LogLikelihood:
         return xarray.Dataset(arrays, known)
 
     def _components(self, sums: Sums) -> list[tuple[str, int]]:
-        """[(the name of a site, the number in `Elimination.roots`)] of each component that is observed.
+        """[(label, the index in `Elimination.roots`)] of each component that has an observation.
 
-        The site is the first that is summed; of an observation that reads none it is the observation.
+        The label is the name of the first summed site of the component, or of the observation if it reads no
+        site.
         """
         space, number = sums.density.space, sums.elimination.components()
         shapes = {m.name: m.shape for m in space.members}
@@ -204,21 +208,25 @@ class LogLikelihood:
         return np.concatenate([space.numbers(self.switches[name]).ravel() for name in self.observed])
 
     def _cut(self, sums: Sums) -> np.ndarray:
-        """(w,) int, the sites of which a sum may leave out values."""
+        """(w,) int, the sites whose sum may leave out some of their values."""
         names = [*self.ranges.open, *self.truncate]
         sites = [sums.density.space.numbers(name).ravel() for name in names]
         return np.concatenate([np.zeros(0, int), *sites])
 
     def _of_all_sites(self, sums: Sums, left_out: Any) -> np.ndarray:
-        """(2, d) the largest probability that is left out in any of the draws (S, 2, w)."""
+        """(2, d), for each site the largest probability that is left out in any draw, from all draws (S, 2,
+        w).
+        """
         found = np.zeros((2, sums.density.space.d))
         if left_out is not None:
             found[:, self._cut(sums)] = np.asarray(left_out).max(0)
         return found
 
-    # ------------------------------------------------------------ in JAX
+    # ------------------------------------------------------------ methods that JAX traces
     def _of_draws(self, sums: Sums, inputs: Sequence[Any]):
-        """Log likelihoods (S, n), nats, and what the sums leave out (S, 2, w), if anything, of S draws."""
+        """Log likelihoods (S, n), nats, and the probabilities that the sums leave out (S, 2, w) or None, of S
+        draws.
+        """
         batch = int(np.clip(BATCH // max(sums.elimination.order.entries, 1), 1, len(inputs[0])))
         return jax.lax.map(lambda one: self._of_draw(sums, one), tuple(inputs), batch_size=batch)
 
@@ -238,8 +246,9 @@ class LogLikelihood:
         return (with_them - without_them)[chosen], left_out
 
     def _left_out(self, sums: Sums, around: list[Any], support: Any):
-        """(2, d) the largest probability below and above the values of each site, given all observations and
-        given all but one.
+        """(2, d), the largest probability below and above the summed values of each site.
+
+        The probabilities are computed given all observations, and given all but one of them.
         """
         space = sums.density.space
         last = jnp.asarray(space.upper - space.lower)[:, None]
@@ -254,11 +263,11 @@ class LogLikelihood:
 
 
 def with_switches(plain: pm.Model, observed: list[Variable]) -> tuple[pm.Model, dict[str, str]]:
-    """The model with potentials in place of observed variables, whose elements binary sites switch off.
+    """The model with potentials in place of observed variables; binary sites switch their elements off.
 
     Parameters
     ----------
-    plain : without transforms
+    plain : the model without transforms
 
     Returns
     -------
@@ -285,6 +294,6 @@ def with_switches(plain: pm.Model, observed: list[Variable]) -> tuple[pm.Model, 
         term = model_potential(pt.switch(switch, logp(copy, value, warn_rvs=False), 0.0), name)
         graph.add_output(term, import_missing=True)
         graph.remove_output(graph.outputs.index(old))
-        # `old` is the observed variable: other terms that read it get the observed values in its place
+        # `old` is the observed variable; other terms that read it get the observed values in its place
         graph.replace(old, value.astype(old.type.dtype), import_missing=True)
     return model_from_fgraph(graph, mutate_fgraph=True), switches

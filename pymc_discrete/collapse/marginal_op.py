@@ -25,19 +25,18 @@ from pymc_discrete.structure.numbers import Number
 class SummedOut(Op):
     """The log density of some terms of a model with discrete variables summed out, and its gradient.
 
-    The inputs are the other variables and the numbers that the terms read, in the order of the density's;
-    then, of stretches, the value from which each site is summed; then the data of the model that the terms
-    read, which must be what they were. The outputs are the log density and its derivative by every variable
-    of floats.
+    The inputs are, in this order: the other variables and the numbers that the terms read, as in the density;
+    the vector of stretches, if there are any; and the data of the model that the terms read, which must not
+    have changed. The outputs are the log density and its derivative with respect to every float input.
 
     Parameters
     ----------
     sums : Sums
     stretched : whether sites are summed from values that are an input
-    data : values of the data
+    data : the values of the data
     """
 
-    takes_numbers = True  # constants among the inputs need be no part of programs
+    takes_numbers = True  # inputs that are constants need not be a part of programs
 
     def __init__(self, sums: Sums, stretched: bool, data: list[np.ndarray]):
         self.sums, self.stretched, self.data = sums, stretched, data
@@ -52,7 +51,9 @@ class SummedOut(Op):
 
     @property
     def identity(self) -> list[Any]:
-        """What it computes: graphs, the sites that are summed and their values; see `model.identity`."""
+        """A key of everything that the Op computes: graphs, summed sites and their values; see
+        `model.identity`.
+        """
         graph, space = self.sums.density.graph, self.sums.density.space
         terms = [*graph.values, *graph.others, *(term for _, term in graph.terms)]
         sites = [type(self.sums), self.sums.counts, space.lower, space.upper]
@@ -73,13 +74,13 @@ class SummedOut(Op):
         return [(), *(shapes[n] for n in self._moving(node.inputs))]
 
     def _moving(self, inputs) -> list[int]:
-        """Which inputs have a derivative."""
+        """The inputs that have a derivative."""
         dtypes = {n: getattr(inputs[n], "dtype", None) or inputs[n].type.dtype for n in self._variables}
         return [n for n, dtype in dtypes.items() if str(dtype).startswith("float")]
 
     # ------------------------------------------------------------ in JAX
     def value(self, *inputs):
-        """() nats"""
+        """() nats, the log density."""
         end = self.others + self.stretched
         others, data = inputs[: self.others], inputs[end:]
         stretches = inputs[self.others] if self.stretched else None
@@ -88,7 +89,7 @@ class SummedOut(Op):
         return jnp.where(jnp.stack(same).all(), value, jnp.nan) if same else value
 
     def value_and_slopes(self, *inputs):
-        """The value, and its derivative by every input of floats."""
+        """The log density, and its derivative with respect to every float input."""
         moving = self._moving(inputs)
 
         def of_floats(*floats):
@@ -139,8 +140,9 @@ def _(op, **_):
 def call_from_numba_quietly() -> None:
     """Let PyTensor compile this Op by Numba, its default, without a warning.
 
-    The warning says that Numba calls Python for the Op, which costs little beside the sum. This is done where
-    a model with the Op is given to PyMC, since to import Numba takes a third of the time that PyMC takes.
+    The warning says that Numba calls Python for the Op, which costs little compared with the sum. The
+    function is called only when a model with the Op is given to PyMC, since importing Numba takes a third as
+    long as importing PyMC.
     """
     from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 

@@ -41,7 +41,7 @@ from pymc_discrete.space.space import UNBOUNDED, Space
 
 _log = logging.getLogger("pymc.discrete")
 
-MARGINAL_POTENTIAL = "summed out"  # the name of the potential, unless the model has it
+MARGINAL_POTENTIAL = "summed out"  # the name of the potential, unless the model already has this name
 
 
 @watched("Summing variables out")
@@ -52,26 +52,27 @@ def marginalize(
 
     .. math:: p(\theta) = \sum_z p(z, \theta)
 
-    exactly, with its gradient, by eliminating one site after another. The result is an ordinary model, for
-    everything that PyMC has: NUTS, ADVI, `find_MAP`, SMC. Terms that the variables enter, observed ones too,
-    are in one potential, ``summed out``; the names, transforms and dimensions of all other variables stay.
+    The sum and its gradient are exact, by eliminating one site after another. The result is an ordinary
+    model, for everything that PyMC has: NUTS, ADVI, `find_MAP`, SMC. Terms that the variables enter, observed
+    ones too, are in one potential, ``summed out``; the names, transforms and dimensions of all other
+    variables stay.
 
     Parameters
     ----------
     model : pm.Model, optional
-        By default that of the context.
+        The default is the model of the `with` block.
     vars : list of variables or names, optional
-        The discrete variables to sum out; by default all that can be. A line of the log names the others:
-        vectors whose elements change only together, such as a Multinomial, and what their distributions
-        depend on.
+        The discrete variables to sum out; by default all that can be summed out. A line of the log names the
+        others: vectors whose elements change only together, such as a Multinomial, and variables that their
+        distributions depend on.
     truncate : {name: (lower, upper)}, optional
         Sum a variable without bounds over these values only, inclusive.
 
     Returns
     -------
     pm.Model
-        Deterministics that depend on the summed variables are left out; `recover` gives them back. Of a model
-        of `pymc.dims`, one in plain tensors with the same names, dims and coordinates.
+        Deterministics that depend on the summed variables are left out; `recover` gives them back. The result
+        for a model of `pymc.dims` is a model in plain tensors with the same names, dims and coordinates.
 
     Raises
     ------
@@ -109,9 +110,10 @@ def marginalize(
 
 
 def block_to_sum_out(model: pm.Model, vars: Any) -> list[str]:
-    """The names by which a log density knows `vars`; by default all discrete ones that can be summed out.
+    """The names by which a log density knows `vars`; by default all discrete variables that can be summed
+    out.
 
-    A line of the log names the discrete variables that cannot be, with the reason.
+    A line of the log names the discrete variables that cannot be summed out, with the reason.
 
     Raises
     ------
@@ -143,13 +145,13 @@ def without_transforms(model: pm.Model) -> pm.Model:
     """The model without transforms of its variables, and without starting values."""
     plain = model_from_fgraph(fgraph_from_model(without_starts(model))[0], mutate_fgraph=True)
     plain = remove_value_transforms(plain)
-    for rv in plain.free_RVs:  # PyMC leaves a part of the names of some transforms
+    for rv in plain.free_RVs:  # PyMC leaves a part of the names of some transforms in the names of variables
         plain.rvs_to_values[rv].name = rv.name
     return plain
 
 
 def without_starts(model: pm.Model) -> pm.Model:
-    """The same model without start values, which PyMC does not copy."""
+    """The model without start values, which PyMC does not copy."""
     bare = object.__new__(type(model))
     bare.__dict__.update(model.__dict__)
     bare.__dict__["rvs_to_initial_values"] = dict.fromkeys(model.rvs_to_initial_values)
@@ -218,15 +220,15 @@ def refuse_unbounded(density: ModelDensity, model: pm.Model) -> None:
 def refuse_too_narrow(
     plain: pm.Model, kept: pm.Model, total: Variable, density: ModelDensity, truncated: list[str]
 ) -> None:
-    """Refuse upper bounds with which the density is zero at the starting point, if larger ones make it
+    """Refuse upper bounds at which the density at the starting point is zero, if larger bounds make it
     positive.
 
     Parameters
     ----------
-    plain : without transforms
+    plain : the model without transforms
     kept : the model without the variables that are summed out
-    total : its potential that is the sum
-    truncated : names of the variables with such a bound
+    total : the potential of `kept` that is the sum
+    truncated : names of the variables with an upper bound from `truncate`
 
     Raises
     ------
@@ -239,16 +241,16 @@ def refuse_too_narrow(
     upper = {name: density.space.unravel(density.space.upper)[name] for name in truncated}
 
     def possible(more: int) -> bool:
-        """Whether the density is positive where every site is this much above its upper bound."""
+        """Whether the density is positive when every site is the given number above its upper bound."""
         return bool(logp(point | {name: values + more for name, values in upper.items()}) > -np.inf)
 
-    # The density may be zero at the upper bounds and positive elsewhere. So the starting point is looked at,
-    # too: by a function that is compiled only if it is needed.
+    # The density may be zero at the upper bounds and positive elsewhere. So the starting point is looked at
+    # as well, by a function that is compiled only if it is needed.
     if possible(0) or kept.compile_logp(vars=[total])(point_of(kept)) > -np.inf:
         return
     enough = next((2**k for k in range(31) if possible(2**k)), None)
     if enough is None:
-        return  # the reason is another one; PyMC will say that the start is impossible
+        return  # the reason is another one, and PyMC will say that the start is impossible
     needed = bisect.bisect_left(range(enough + 1), True, lo=enough // 2, key=possible)
     bounds = ", ".join(f"{name!r}: (..., {int(values.max()) + needed})" for name, values in upper.items())
     raise ValueError(
@@ -264,7 +266,9 @@ def unbounded(space: Space) -> np.ndarray:
 
 
 def reads(variable: Variable, names: Sequence[str], model: pm.Model) -> bool:
-    """Whether a term of the model reads one of the named variables, directly and not through another one."""
+    """Whether a term of the model reads one of the named variables directly, not only through another
+    variable.
+    """
     if str(variable.name) in names:
         return True
     stop = [rv for rv in model.basic_RVs if rv is not variable]
@@ -282,16 +286,16 @@ def terms_that_read(model: pm.Model, names: Sequence[str]) -> tuple[list[Variabl
 def without(
     model: pm.Model, density: ModelDensity, sums: Sums, name: str, stretches: str | None = None
 ) -> pm.Model:
-    """The model without the variables that `sums` sums out: one potential stands for all terms they enter.
+    """The model without the variables that `sums` sums out; one potential replaces all terms that they enter.
 
     Parameters
     ----------
     model : pm.Model, with its transforms
     density : ModelDensity of the variables to sum out, of the model without transforms
     sums : Sums of that density
-    name : of the potential
+    name : the name of the potential
     stretches : the name of a new variable, a vector of integers that the methods of `sums` take as
-        `stretches`: it says which values of a site are summed where not all are; None where all are
+        `stretches`: it holds the values of a site that are summed. None if all values of all sites are summed
     """
     names = density.names
     touched, potentials = terms_that_read(model, names)
@@ -314,14 +318,14 @@ def without(
         free = values_without_density(sums.places).owner.clone().outputs[1]
         inputs.append(model_free_rv(free, free.type(name=stretches), None, stretches))
         graph.add_output(inputs[-1], import_missing=True)
-        data = []  # the op need not hold the values of pm.Data: they are read anew for every run
+        data = []  # the Op need not store the values of pm.Data, which are read anew for every run
     op = SummedOut(sums, stretches is not None, [np.array(v.get_value()) for v in data])
     total, *_ = op(*inputs, *(new.get(v, v) for v in data), return_list=True)
     graph.add_output(model_potential(total, name), import_missing=True)
     for v in [*deterministics, *potentials, *dropped]:
         graph.remove_output(graph.outputs.index(new[v]))
     for v in dropped:
-        if v in model.observed_RVs:  # what is left may read the observed values
+        if v in model.observed_RVs:  # the remaining model may read the observed values
             _, observed, *_ = new[v].owner.inputs
             graph.replace(new[v], observed.astype(v.type.dtype), import_missing=True)
     result = model_from_fgraph(graph, mutate_fgraph=True)
@@ -336,13 +340,13 @@ def without(
 
 
 def shared_tensors(variables: Sequence[Variable]) -> list[SharedVariable]:
-    """The data, and other tensors that may be set anew, from which variables are computed."""
+    """The data, and other shared tensors whose values may be replaced, from which variables are computed."""
     inputs = graph_inputs(variables)
     return [v for v in inputs if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)]
 
 
 def put_in_order(result: pm.Model, model: pm.Model) -> None:
-    """Give the variables that are left the order and the starting values that they had."""
+    """Give the remaining variables the order and the starting values that they had."""
     order = {str(v.name): n for n, v in enumerate(model.basic_RVs)}
     result.free_RVs.sort(key=lambda v: order.get(str(v.name), len(order)))
     result.rvs_to_values = {rv: result.rvs_to_values[rv] for rv in [*result.free_RVs, *result.observed_RVs]}
@@ -353,7 +357,7 @@ def put_in_order(result: pm.Model, model: pm.Model) -> None:
 
 @functools.cache
 def values_without_density(n: int) -> Variable:
-    """A random vector (n,) of integers with a log density of 0; the same one in every model."""
+    """A random vector (n,) of integers with a log density of 0; it is the same variable in every model."""
     return pm.CustomDist.dist(logp=no_density, shape=(n,), dtype="int64")
 
 

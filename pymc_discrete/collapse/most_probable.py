@@ -28,33 +28,35 @@ def most_probable(
     probabilities: bool = False,
     truncate: dict[str, tuple[int, int]] | None = None,
 ) -> DataTree:
-    r"""Add the most probable states of discrete variables, all of their elements together, to a result.
+    r"""Add to a result the most probable states of discrete variables, all of their elements together.
 
     .. math:: z^* = \arg\max_z p(z \mid \theta)
 
-    exactly, for every draw of the other variables :math:`\theta`, or for their posterior means. In a hidden
-    Markov model this is the Viterbi path; it is found in the same way in every model whose discrete variables
-    can be summed out, by elimination with maxima in the place of sums. Beside it stands the posterior mode of
-    each element, whatever the others are: the value that is most often right, where z* is the most probable
-    whole. The modes of all elements together may be a state that is impossible.
+    The state is exact, for every draw of the other variables :math:`\theta`, or for their posterior means. In
+    a hidden Markov model this is the Viterbi path; it is found in the same way in every model whose discrete
+    variables can be summed out, by elimination with maxima in place of sums. The result also has the
+    posterior mode of each element, whatever the others are: the value that is most often right, while z* is
+    the most probable state as a whole. The modes of all elements together may be an impossible state.
 
     Parameters
     ----------
     idata : DataTree
         Draws of the model, or of the marginalised model, by any sampler, with a group ``posterior``.
     model : pm.Model, optional
-        The model, before it was marginalised; by default that of the context.
+        The model, before it was marginalised; by default the model of the `with` block.
     vars : list of variables or names, optional
-        Discrete variables; by default all that can be summed out. Others are as they are in each draw.
+        Discrete variables; by default all that can be summed out. Other discrete variables keep their values
+        in each draw.
     given : {"draws", "means"}
-        Whether the states are those of each draw of the other variables, or of their means over all draws and
-        chains, which make no sense where labels are switched between draws.
+        Whether the states are found for each draw of the other variables, or for their means over all draws
+        and chains. Means make no sense where labels are switched between draws.
     probabilities : bool
-        Add :math:`p(z_i = k \mid \theta)` of each draw, of every element i (forward-backward), or that at the
+        Add :math:`p(z_i = k \mid \theta)` of every element i (forward-backward), for each draw or at the
         means.
     truncate : {name: (lower, upper)}, optional
-        Look at these values only of a variable without bounds, inclusive. By default at a range about its
-        draws, which is widened until it leaves out less than a probability of 1e-12 for each element.
+        The values, inclusive, that are considered for a variable without bounds. By default they are a range
+        about its draws, which is widened until it leaves out less than a probability of 1e-12 for each
+        element.
 
     Returns
     -------
@@ -68,7 +70,8 @@ def most_probable(
         - ``site_probabilities``, where asked for: arrays (chain, draw, ..., value), whose coordinate
           ``NAME value`` holds the values.
 
-        With ``given="means"`` there are no axes of chains and draws. Of equally probable states it is one.
+        With ``given="means"`` there are no axes of chains and draws. If several states are equally probable,
+        one of them is returned.
 
     Raises
     ------
@@ -82,7 +85,7 @@ def most_probable(
 
     Warns
     -----
-    As `recover`.
+    A message is logged as by `recover`.
 
     References
     ----------
@@ -168,7 +171,7 @@ def modes_of(probabilities: xarray.Dataset) -> xarray.Dataset:
 
     Parameters
     ----------
-    probabilities : a group as `probabilities.dataset` makes it, of one chain
+    probabilities : a group made by `probabilities.dataset`, with one chain
     """
     found: dict[str, xarray.DataArray] = {}
     for name, array in probabilities.isel(chain=0, drop=True).items():

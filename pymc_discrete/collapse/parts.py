@@ -1,7 +1,7 @@
 """Parts: sets of sites that can be summed out given the values of all other sites, in tables of bounded size.
 
-Sites are summed out one after another, those with the smallest tables first. Where every table that is left
-has too many entries, a site of the smallest one is given up: it is not in the part, and its table with its
+Sites are summed out one after another, those with the smallest tables first. Where every remaining table has
+too many entries, a site of the smallest table is given up: it is not in the part, and its table with its
 neighbours is read at its current value. The sites outside of a part are a cutset (Bidyuk and Dechter 2007,
 Cutset sampling for Bayesian networks).
 """
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MOST_PARTS = 8  # largest number of parts, each of which is compiled to a program of its own
-# Limits on the entries of a table, of which the smallest that suffices is used: a program with tables of
-# pairs is compiled in seconds, one with tables of many sites in minutes.
+MOST_PARTS = 8  # the largest number of parts, each of which is compiled to a program of its own
+# Limits on the number of entries of a table, of which the smallest sufficient one is used: a program with
+# tables of pairs compiles in seconds, a program with tables of many sites in minutes.
 LIMITS = [2**k for k in range(2, 17, 2)]
 
 
 def affordable_parts(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Parts of which every site is in at least one, with tables as small as possible.
+    """Parts that together contain every site, with tables as small as possible.
 
     Parameters
     ----------
@@ -26,7 +26,8 @@ def affordable_parts(counts: np.ndarray, scopes: Sequence[np.ndarray]) -> np.nda
 
     Returns
     -------
-    (V, d) bool, the sites of each of at most `MOST_PARTS` parts; None where that many do not hold all sites
+    (V, d) bool, the sites of each of at most `MOST_PARTS` parts; None if so many parts cannot contain all
+    sites
     """
     around = neighbours(len(counts), scopes)
     pair = min(int(counts.max(initial=1)) ** 2, LIMITS[-1])
@@ -63,7 +64,7 @@ def affordable_part(
     counts : (d,) int
     around : the neighbours of each site
     limit : the largest number of entries of a table
-    wanted : (d,) bool, the sites that no part holds yet, which are kept where there is a choice
+    wanted : (d,) bool, the sites that are in no part yet; these are kept where there is a choice
 
     Returns
     -------
@@ -76,7 +77,8 @@ def affordable_part(
     while near:
         i = int(size.argmin())
         fits = size[i] <= largest
-        if not fits:  # give up the site with the most neighbours, if possible one that another part holds
+        # the site with the most neighbours is given up, if possible one that another part contains
+        if not fits:
             i = min((i, *near[i]), key=lambda j: (wanted[j], -len(near[j]), luck[j]))
             inside[i] = False
         others = near.pop(i)

@@ -1,15 +1,16 @@
 """Sums along paths, one site after another, for many paths at once.
 
-The sites of a path stand in an order in which each interacts with the next w ones at most, the width of the
-path: 1 in a chain or a tree, n in a chain in which a state depends on the n before it. A message is a table
-of w consecutive sites, with a number for each combination of their values: the logarithm of the sum over all
-sites before them. A step sums out the first of these, and the site that follows them comes in; with K values
-of each site it takes K^(w + 1) operations. Halving the path in every stage takes K^(2 w + 1) for each site,
-and is faster on an accelerator, where many small operations one after another are slow.
+The sites of a path have an order in which each site interacts at most with the next w sites, where w is the
+width of the path: 1 in a chain or a tree, n in a chain in which a state depends on the n states before it. A
+message is a table of w consecutive sites: for each combination of their values it has the logarithm of the
+sum over all sites before them. A step sums out the first of these w sites and adds the site that follows
+them; with K values of each site it takes K^(w + 1) operations. Halving the path in every stage takes K^(2 w +
+1) for each site, and is faster on an accelerator, where many small operations one after another are slow.
 
-Sites may have different numbers of values, if these repeat after e sites: a round is e steps, one for each,
-and functions take lists of e arrays. In these K is the number of values of the site that a step sums out, M
-that of all combinations of values of the w - 1 sites after it, and N that of the site that comes in.
+Sites may have different numbers of values, if these repeat after e sites: a round is e steps, and functions
+take lists of e arrays. In these, K is the number of values of the site that a step sums out, M is the number
+of combinations of values of the w - 1 sites after it, and N is the number of values of the site that is
+added.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-SMALLEST_PRODUCT = 1e-250  # smaller products are summed in logarithms
+SMALLEST_PRODUCT = 1e-250  # a matrix product with a smaller element is computed in logarithms instead
 
 
 @jax.custom_vjp
@@ -31,20 +32,20 @@ def messages(unary, pairs):
 
     Returns
     -------
-    arriving : [(L, B, K, M) nats], at each of the sites that are summed out; 0 at the first
-    last : (B, M, N) nats, at the w sites at the end
+    arriving : [(L, B, K, M) nats], the message at each of the sites that are summed out; 0 at the first site
+    last : (B, M, N) nats, the message at the w sites at the end
     """
     return _forward(unary, pairs)[0]
 
 
 def first_message(unary, pairs):
-    """(B, K, M) nats, the message at the first site, 0."""
+    """(B, K, M) nats, the message at the first site, which is 0."""
     return jnp.zeros((*unary[0].shape[1:], pairs[0].shape[3]))
 
 
 def site_summed(before, pair):
-    """The message (B, M, N) nats with a site summed out, and (B, K, M, N) the probabilities of its values
-    given the values of the sites after it.
+    """The message (B, M, N) nats after a site is summed out, and (B, K, M, N) the probabilities of its
+    values, given the values of the sites after it.
 
     Parameters
     ----------
@@ -82,9 +83,10 @@ def shape_at_end(pairs):
 
 
 def _backward(probabilities, slopes):
-    """The derivatives of `messages` by `unary` and `pairs`, from those by its results, `slopes`.
+    """The derivatives by `unary` and `pairs`, from the derivatives `slopes` by the results of `messages`.
 
-    `probabilities` [(L, B, K, M, N)] are those of the values of each site given the sites after it.
+    The argument `probabilities` [(L, B, K, M, N)] has the probabilities of the values of each site given the
+    sites after it.
     """
 
     def round_of(slope, given):
@@ -106,7 +108,7 @@ messages.defvjp(_forward, _backward)
 
 
 def largest_along(unary, pairs):
-    """As `messages`, with the largest number in the place of the logarithm of each sum."""
+    """As `messages`, with the largest summand in place of the logarithm of each sum."""
 
     def round_of(message, tables):
         arriving = []
@@ -126,7 +128,7 @@ def assigned_backward(pick, given, weights, pairs, ends, counts, common=None):
     Parameters
     ----------
     pick : (given, weights (B, K) nats) -> (B,) int, the index of the value that a site gets, such as a draw
-    given : [(L, B, ...)], what `pick` is given for each site
+    given : [(L, B, ...)], the first argument of `pick` for each site
     weights : [(L, B, K, M) nats], the table of each site plus the message that arrives at it
     pairs, common : as in `messages_in_common`; without `common`, as in `messages`
     ends : (B, w) int, the indices of the values at the end of each path
@@ -152,8 +154,7 @@ def assigned_backward(pick, given, weights, pairs, ends, counts, common=None):
 
 @jax.custom_vjp
 def messages_in_common(unary, pairs, common):
-    """What `messages` returns, for paths of which all have the same table of a site and the next ones at
-    each step.
+    """As `messages`, for paths that all have the same tables of a site and the next sites at each step.
 
     The sums over the values of a site are then one product of matrices for all paths. Where an entry of the
     product is too small for a float, the step is summed in logarithms, as `messages` does.
@@ -161,19 +162,19 @@ def messages_in_common(unary, pairs, common):
     Parameters
     ----------
     unary : [(L, B, K) nats]
-    pairs : [(U, K, M, N) nats], the different tables of a site and the next ones
+    pairs : [(U, K, M, N) nats], the different tables of a site and the next sites
     common : [(L,) int], for each site that is summed out, the index of its table in `pairs`
     """
     return _forward_in_common(unary, pairs, common)[0]
 
 
 def finite_or_zero(largest):
-    """The largest of some numbers, and 0 where all are -inf."""
+    """The largest of some numbers, or 0 if all are -inf."""
     return jnp.where(jnp.isfinite(largest), largest, 0.0)
 
 
 def exponentials(tables):
-    """exp(tables - top) (U, K, M, N), and top (U, M, N), the largest entry for all values of other sites."""
+    """exp(tables - top) (U, K, M, N), and top (U, M, N), the largest entry over the K values."""
     top = finite_or_zero(tables.max(1))
     return jnp.exp(tables - top[:, None]), top
 
@@ -222,7 +223,7 @@ def _backward_in_common(kept, slopes):
 
         def product():
             largest = finite_or_zero(before.max(1, keepdims=True))
-            # divided by the product
+            # the slopes are divided by the product
             divided = slope * jnp.exp(jnp.where(possible, largest[:, 0, :, None] + top[u] - some, 0.0))
             left = jnp.exp(before - largest)
             of_message = left * jnp.einsum("bmn,kmn->bkm", divided, weights[u])
@@ -245,7 +246,7 @@ def _backward_in_common(kept, slopes):
             slope = of_message + more
         return slope.reshape(last.shape), (of_sites[::-1], of_pairs[::-1])
 
-    # the message after each step is the one that arrives at the next site
+    # the message after each step is the message that arrives at the next site
     first = jnp.concatenate([arriving[0][1:], last.reshape(1, *arriving[0].shape[1:])])
     before = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
     given = (before, [*arriving[1:], first], common, apart, slope_arriving)

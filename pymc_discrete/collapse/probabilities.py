@@ -1,4 +1,4 @@
-"""The group `probabilities`: means of p(z_i = k | everything else) of sites that are summed out.
+"""The group `probabilities`: means of p(z_i = k | everything else) for sites that are summed out.
 
 Its variables are arrays (chain, <dims>, value), with the values of the variable as coordinates.
 """
@@ -12,7 +12,8 @@ import xarray
 
 from pymc_discrete.space.space import Space
 
-NEVER = 1e-12  # of a variable without bounds, values of a smaller probability everywhere are left out
+# for a variable without bounds, values whose probability is smaller than this at all sites are left out
+NEVER = 1e-12
 
 
 def dataset(
@@ -30,14 +31,14 @@ def dataset(
     first : (chains, d) int, the first value of each site whose probability is known
     means : [(chains, size, K)], one for each variable of the space: the mean probabilities of K values
     partial : (d,) bool, the sites that may also have values whose probability is not known
-    coords, dims : those of the model, as `arviz_base.from_dict` takes them
+    coords, dims : the coordinates and dimensions of the model, in the form of `arviz_base.from_dict`
 
     Returns
     -------
     xarray.Dataset
         For each variable NAME of the model an array (chain, <dims>, "NAME value"), and, where some of its
-        sites are `partial`, "NAME outside" (chain, <dims>), the probability of all other values, each of
-        which is nan in the array: what is known may be of other values in another chain.
+        sites are `partial`, "NAME outside" (chain, <dims>), the probability of all other values together.
+        Each of these values is nan in the array, since another chain may know their probabilities.
     """
     arrays: dict[str, xarray.DataArray] = {}
     blocks = space.blocks
@@ -71,12 +72,13 @@ def dataset(
 def on_one_axis(
     first: np.ndarray, p: np.ndarray, partial: np.ndarray, bounds: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities of consecutive values, which begin at other values for each site, on one axis of values.
+    """Probabilities of consecutive values, which begin at a different value for each site, on one axis of
+    values.
 
     Parameters
     ----------
     first : (chains, n) int, the first value of each site
-    p : (chains, n, K), nan for sites of which nothing is known
+    p : (chains, n, K), nan for sites of unknown probabilities
     partial : (n,) bool, sites that may have other values, of unknown probability; others cannot have any
     bounds : the first and the last value of the axis. If some site is partial, the axis has instead only the
         values whose probability exceeds NEVER, or is not known, at some site.
@@ -84,7 +86,7 @@ def on_one_axis(
     Returns
     -------
     axis : (m,) int, the values
-    placed : (chains, n, m), nan where nothing is known
+    placed : (chains, n, m), nan where the probability is not known
     """
     every = None if partial.any() else np.arange(bounds[0], bounds[1] + 1)
     if every is not None and (first == bounds[0]).all() and p.shape[-1] == len(every):
@@ -102,7 +104,7 @@ def on_one_axis(
 
 
 def named_dims(name: str, shape: Sequence[int], dims: Mapping[str, Iterable[str | None]]) -> list[str]:
-    """The names of a variable's axes, those that the model gives and for the others ArviZ's own."""
+    """The names of a variable's axes: the model's names, or ArviZ's for axes without a name."""
     given = [*(dims.get(name) or ())]
     given += [None] * (len(shape) - len(given))
     return [n or f"{name}_dim_{axis}" for axis, n in enumerate(given[: len(shape)])]

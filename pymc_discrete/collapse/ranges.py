@@ -1,4 +1,6 @@
-"""Over which values a variable without bounds is summed, given draws of it, and how much that leaves out."""
+"""The ranges of values over which variables without bounds are summed, and the probability that they leave
+out.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -14,27 +16,29 @@ from pymc_discrete.space.space import Space
 
 _log = logging.getLogger("pymc.discrete")
 
-ENDS = 8  # the probability beyond a range is estimated from this number of values at each of its ends
-TOLERATED = 1e-6  # largest probability that a sum may leave out without a warning
-# A range that the user does not give is made wider until it leaves out at most the probability NEGLIGIBLE, up
-# to WIDEST_SUM values. It has at least VALUES_BEYOND values below and above all draws.
+ENDS = 8  # the number of values at each end of a range from which the probability beyond it is estimated
+TOLERATED = 1e-6  # the largest probability that a sum may leave out without a warning
+# A range that the user does not give is widened until it leaves out at most the probability NEGLIGIBLE, up to
+# WIDEST_SUM values. It has at least VALUES_BEYOND values below and above all draws.
 NEGLIGIBLE = 1e-12
 WIDEST_SUM = 2**14
 VALUES_BEYOND = 32
 
-NamedBounds = Mapping[str, tuple[Any, Any]]  # {variable: (lower, upper)}, numbers or arrays of its shape
+# {variable: (lower, upper)}, numbers or arrays of the variable's shape
+NamedBounds = Mapping[str, tuple[Any, Any]]
 
 
 def tails(p, last):
-    """(2, n) estimates of the probability of values below and above those that a sum is taken over.
+    """(2, n), estimates of the probability of values below and above the values that a sum is taken over.
 
-    With a the probability of the last few values, and b that of the same number before them, the probability
-    is assumed to go on falling by the factor a / b, so that what lies beyond has a (a / b) / (1 - a / b).
+    Let a be the probability of the last few values, and b the probability of the same number of values before
+    them. The probability is assumed to go on falling by the factor a / b, so that all values beyond have the
+    probability a (a / b) / (1 - a / b).
 
     Parameters
     ----------
     p : (n, K), the probabilities of the values of each site
-    last : (n, 1) int, the column of its last value
+    last : (n, 1) int, the column of the last value of each site
     """
     K = p.shape[1]
     steps = np.arange(min(ENDS, max(K // 2, 1)))
@@ -56,8 +60,8 @@ class Ranges:
 
     Parameters
     ----------
-    plain : pm.Model, without transforms
-    names : of discrete variables
+    plain : pm.Model, the model without transforms
+    names : the names of discrete variables
     truncate : as in `marginalize`
 
     Attributes
@@ -68,7 +72,7 @@ class Ranges:
     def __init__(self, plain: pm.Model, names: Sequence[str], truncate: NamedBounds | None):
         self.truncate = dict(truncate or {})
         self._supports = {
-            # with bounds that follow from the ranges that the user gives to other variables
+            # these have bounds that follow from the ranges that the user gives to other variables
             name: support_of(plain, name, {k: v for k, v in self.truncate.items() if k != name})
             for name in names
         }
@@ -80,7 +84,8 @@ class Ranges:
         ]
 
     def about(self, draws: Mapping[Any, Any]) -> NamedBounds:
-        """Ranges that hold draws (chain, draw, *shape) of the `open` variables, or single values of them."""
+        """Ranges that contain draws (chain, draw, *shape) of the `open` variables, or single
+        values of them."""
         found = {}
         for name in self.open:
             values = draws[name]
@@ -102,11 +107,11 @@ class Ranges:
         )
 
     def wider(self, ranges: NamedBounds, space: Space, left_out: np.ndarray) -> NamedBounds | None:
-        """Wider ranges for the variables of which too much is left out; None where that is not needed.
+        """Wider ranges for the variables whose sums leave out too much; None if no range has to be widened.
 
         Parameters
         ----------
-        space : with these ranges
+        space : the space whose bounds are the present ranges
         left_out : (2, d) the probability below and above the values of each site
         """
         found = dict(ranges)
@@ -121,12 +126,12 @@ class Ranges:
         return None if all(np.array_equal(a, b) for a, b in pairs) else found
 
     def warn(self, space: Space, left_out: np.ndarray, what: str, usually: np.ndarray | None = None) -> None:
-        """Log a warning for variables of which a sum leaves out too much.
+        """Log a warning for variables whose sums leave out too much.
 
         Parameters
         ----------
         left_out : (2, d), as in `wider`
-        what : the function that leaves it out, for the message
+        what : the sum that leaves values out, for the message
         usually : (2, d), the mean over draws of the probability that is left out; `left_out` is its maximum
         """
         for name in [*self.truncate, *self.open]:

@@ -43,35 +43,35 @@ def recover(
     log_likelihood: str | None = None,
     random_seed: Any = None,
 ) -> DataTree:
-    r"""Add what was summed out to draws of the other variables: draws, probabilities, the log likelihood.
+    r"""Add draws, probabilities and the log likelihood of summed variables to draws of the other variables.
 
-    Every draw of the other variables gets a draw of :math:`p(z \mid \theta)`, exactly, and deterministics
-    that depend on it, unless the posterior holds them already, as after `pmd.sample(collapse=True)` or
+    Every draw of the other variables gets an exact draw of :math:`p(z \mid \theta)`, and the deterministics
+    that depend on z, unless the posterior has these already, as after `pmd.sample(collapse=True)` or
     `pm.sample(step=pmd.CollapsedNUTS())`. The mean of :math:`p(z_i = k \mid \theta)` over the draws of a
-    chain, its Rao-Blackwell estimate, is the group ``probabilities``: it varies less than the share of the
-    draws with z_i = k.
+    chain, its Rao-Blackwell estimate, is the group ``probabilities``: this mean has a smaller variance than
+    the share of the draws with z_i = k.
 
     Parameters
     ----------
     idata : DataTree
         Draws of the model, or of the marginalised model, by any sampler, with a group ``posterior``.
     model : pm.Model, optional
-        The model before it was marginalised; by default that of the context.
+        The model before it was marginalised; by default the model of the `with` block.
     vars, truncate
-        As they were given to `marginalize`. Without `truncate`, a variable without bounds is summed over a
-        range about its draws, which is widened until it leaves out less than 1e-12.
+        The arguments that were given to `marginalize`. Without `truncate`, a variable without bounds is
+        summed over a range about its draws, which is widened until it leaves out less than 1e-12.
     log_likelihood : {"marginal", "component"}, optional
-        Add the group ``log_likelihood`` with the variables summed out: of each observation, given the other
-        observations, or of each component of connected sites, given all others.
+        Add the group ``log_likelihood`` with the variables summed out: the log likelihood of each observation
+        given the other observations, or of each component of connected sites given all others.
     random_seed : int or numpy.random.Generator, optional
 
     Returns
     -------
     DataTree
-        A copy with the variables (chain, draw, ...) in ``posterior``, in ``probabilities`` arrays
-        (chain, ..., value), whose coordinate ``NAME value`` holds the values, and in ``log_likelihood``
-        arrays (chain, draw, ...) of the observed variables, nats, or ``components`` (chain, draw, component).
-        What was observed, and the data, are added where they are missing, as in draws of a marginalised
+        A copy with the variables (chain, draw, ...) in ``posterior``, in ``probabilities`` arrays (chain,
+        ..., value), whose coordinate ``NAME value`` holds the values, and in ``log_likelihood`` arrays
+        (chain, draw, ...) of the observed variables, nats, or ``components`` (chain, draw, component). The
+        groups of observed values and of data are added if they are missing, as in draws of a marginalised
         model.
 
     Raises
@@ -83,8 +83,8 @@ def recover(
 
     Warns
     -----
-    A message is logged where a sum leaves out more than a probability of 1e-6 in some draw, with the bound to
-    take.
+    A message is logged if a sum leaves out more than a probability of 1e-6 in some draw. The message names a
+    sufficient bound.
 
     Examples
     --------
@@ -115,11 +115,12 @@ def recover(
 
 
 def variables_to_recover(model: pm.Model, vars: Any, what: str) -> list[str]:
-    """The names by which a log density knows `vars`; by default all discrete ones that can be summed out.
+    """The names by which a log density knows `vars`; by default all discrete variables that can be summed
+    out.
 
     Parameters
     ----------
-    what : what is done with them, in the message where there are none
+    what : what is done with the variables, for the error if there are none
 
     Raises
     ------
@@ -141,26 +142,27 @@ def of_draws(
     given: xarray.Dataset | None = None,
     seed: int = 0,
 ) -> tuple[ModelDensity, Any, np.ndarray]:
-    """What is computed of discrete variables, with the sums over them, for each draw of the others.
+    """For each draw of the other variables, results of a function of the sums over the discrete variables.
 
     Parameters
     ----------
     names : the variables to sum out
-    each : (sums, key, context) -> (() nats, the logarithm of the sum; what is kept; (d, K) the probability of
-        each site's values), of one draw of the others, which `context` holds
+    each : (sums, key, context) -> (() nats, the logarithm of the sum; results to keep; (d, K) the probability
+        of each site's values), for one draw of the other variables, which is in `context`
     truncate : as in `recover`
-    given : draws of the other variables, if not those of the posterior
+    given : draws of the other variables, by default the draws of the posterior
 
     Returns
     -------
-    density : of the variables that are summed out
-    kept : what `each` returned, with the axes (chains, draws) first
-    probabilities : (chains, d, K), their means over draws
+    density : the density of the variables that are summed out
+    kept : the results to keep of all draws, with the axes (chains, draws) first
+    probabilities : (chains, d, K), the means of the probabilities over draws
 
     Raises
     ------
     ValueError
-        If a variable is missing on which the summed ones depend, a sum has no bounds, or nothing is possible.
+        If a variable is missing on which the summed variables depend, a sum has no bounds, or no state is
+        possible.
     """
     plain, given = without_transforms(model), posterior if given is None else given
     ranges = Ranges(plain, names, truncate)
@@ -191,7 +193,7 @@ def of_draws(
 
 
 def jax_seed(random_seed: Any) -> int:
-    """A seed for JAX, of what a user passed as `random_seed`."""
+    """A seed for JAX, from the user's `random_seed`."""
     try:
         return int(np.random.default_rng(random_seed).integers(2**63))
     except (TypeError, ValueError) as error:
@@ -204,14 +206,14 @@ def jax_seed(random_seed: Any) -> int:
 def of_chains(
     sums: Sums, each: Callable[[Sums, Any, Any], tuple[Any, Any, Any]], keys: Any, inputs: list[Any]
 ) -> tuple[Any, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """What `each` keeps, mean probabilities, the largest and the mean tails, of inputs (chains, draws, ...).
+    """The results of `each` that are kept, mean probabilities, and tails, from inputs (chains, draws, ...).
 
     Returns
     -------
-    kept : with the axes (chains, draws) first
+    kept : the results to keep, with the axes (chains, draws) first
     probabilities : (chains, d, K)
     left_out : (2, d), estimates of the largest probability in any draw below and above the values of the sum
-    usually : (2, d), the same in the mean over draws
+    usually : (2, d), the same estimates, as means over draws
     possible : (chains, draws) bool, whether any value is possible
     """
     space, K = sums.density.space, int(sums.counts.max(initial=1))
@@ -257,9 +259,9 @@ def refuse_impossible(density: ModelDensity, possible: np.ndarray, truncated: bo
 
 
 def with_draws(idata: DataTree, model: pm.Model, density: ModelDensity, x: np.ndarray) -> DataTree:
-    """A copy of the draws with those of the summed variables (chains, draws, d), and of deterministics.
+    """A copy of `idata` with draws of the summed variables (chains, draws, d), and of deterministics.
 
-    If the draws hold all summed variables, they stay as they are.
+    If `idata` has draws of all summed variables, these stay as they are.
     """
     found, space = idata.copy(), density.space
     posterior = idata["posterior"].to_dataset()
@@ -293,9 +295,10 @@ def arrays_of_states(space: Space, x: np.ndarray, model: pm.Model) -> xarray.Dat
 
 
 def with_data(found: DataTree, model: pm.Model) -> DataTree:
-    """The draws with the groups of observed values and of data as the model has them, where they lack some.
+    """The draws, with the groups of observed values and of data from the model, where the draws lack these
+    groups.
 
-    In a marginalised model what was observed is part of a potential.
+    In a marginalised model the observed values are a part of a potential.
     """
     coords, dims = coords_and_dims_for_inferencedata(model)
     groups = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
@@ -308,7 +311,9 @@ def with_data(found: DataTree, model: pm.Model) -> DataTree:
 
 
 def group_of(model: pm.Model, density: ModelDensity, probabilities: np.ndarray) -> xarray.Dataset:
-    """The group `probabilities`, given those (chains, d, K) of the values from each site's lower bound."""
+    """The group `probabilities`, from the probabilities (chains, d, K) of the values from each site's lower
+    bound.
+    """
     space = density.space
     first = np.broadcast_to(space.lower, probabilities.shape[:2])
     means = [probabilities[:, start : start + v.size] for start, v in space.blocks]

@@ -1,11 +1,11 @@
-"""Sums of which many are equal, such as those of the same word in one document, or of animals with one
+"""Sums that occur many times, such as the sum of the same word in one document, or of animals with one
 history.
 
-Sites that tables connect are a component; the components of a block are summed separately. Two of them have
-equal sums if their tables are equal, which is read off the graph: elements of a tensor are equal if the same
-operations compute them from equal constants, from the same elements of other variables, and from sites with
-the same index within their components. Of equal components one is summed, and its sum is multiplied by
-their number.
+Sites that tables connect are a component; the components of a block are summed separately. Two components
+have equal sums if their tables are equal, which is read off the graph: elements of a tensor are equal if the
+same operations compute them from equal constants, from the same elements of other variables, and from sites
+with the same index within their components. One of several equal components is summed, and its sum is
+multiplied by the number of these components.
 """
 
 from collections import defaultdict
@@ -32,11 +32,14 @@ from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NeedsValues, Number
 from pymc_discrete.structure.reads import Entries
 
-FEWER = 2  # equal components are summed once if at most 1 / FEWER of all components are different ones
-# If data are a part of the program, more components may be equal, but other data need another program. That
-# is done if at most 1 / MUCH_FEWER of the components are different ones then, and there are at least MANY.
+# equal components are summed once if the number of different components is at most 1 / FEWER of the number of
+# all
+FEWER = 2
+# If data are a part of the program, more components may be equal, but other data need another program. This
+# is done if at most 1 / MUCH_FEWER of the components are then different, and there are at least MANY
+# components.
 MUCH_FEWER, MANY = 8, 256
-# At most this many nested Ops are copied, to compute some elements of a tensor without the others.
+# at most this many nested Ops are copied to compute some elements of a tensor without the others
 DEEPEST_COPY = 50
 
 
@@ -49,7 +52,7 @@ def components_of(elements: Sparse) -> np.ndarray:
 
 
 def equal_components(elements: Sparse, components: np.ndarray, by_value: bool = False) -> np.ndarray:
-    """(c,) int, the same number for components with equal sums.
+    """(c,) int, the same number for components whose sums are equal.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ def equal_components(elements: Sparse, components: np.ndarray, by_value: bool = 
 
 
 class Repeats:
-    """A sum over sites, in which of several equal components one is computed.
+    """A sum over sites, in which only one of several equal components is computed.
 
     Parameters
     ----------
@@ -105,13 +108,13 @@ class Repeats:
 
     @classmethod
     def of(cls, elements: Sparse) -> "Repeats | None":
-        """The sum of these elements with repeats; None where few components are equal, or their values may
+        """The sum of these elements with repeats; None if few components are equal, or if their values may
         move.
 
         Raises
         ------
         NeedsValues
-            Where so many components are equal for the data at hand, that a program for these data alone pays.
+            If so many components are equal for the present data that a program for these data alone pays.
         """
         if elements.density.plan.dense or elements.moving.any():
             return None
@@ -141,7 +144,9 @@ class Repeats:
             for n, out in enumerate(node.outputs):
                 if out not in read or out in leaves:
                     continue
-                assert rule is not None  # tensors of Ops without a rule are not read element by element
+                # tensors of Ops without a rule are not read element by element, so that all of their elements
+                # are needed
+                assert rule is not None
                 index = np.unique(np.concatenate(read[out]))
                 rows = rule.entry[n][index] if isinstance(rule, Entries) else index
                 for reads, i in zip(rule.reads, node.inputs, strict=True):
@@ -149,13 +154,15 @@ class Repeats:
                         whole = np.arange(graph.size(i)) if hasattr(i.type, "ndim") else np.zeros(1, int)
                         read[i].append(whole)
                     elif reads.shape[1]:
-                        # -1 says that nothing is read; the first element is taken in its place
+                        # the index -1 says that nothing is read; the first element is taken in its place
                         read[i].append(np.maximum(reads[rows], 0).reshape(-1))
         return {leaf: np.unique(np.concatenate(read[leaf])) for leaf in leaves if leaf in read}
 
     @cached_property
     def times(self) -> np.ndarray:
-        """(c,) int, how often each component counts, in the order of `Elimination.roots`."""
+        """(c,) int, the number of components that each summed component stands for, in the order of
+        `Elimination.roots`.
+        """
         roots = self.elimination.components()
         times = np.zeros(roots.max() + 1, int)
         times[roots] = self._times
@@ -168,7 +175,7 @@ class Repeats:
 
     # ------------------------------------------------------------ pure JAX functions
     def logdensity(self, inputs: Sequence[Any]):
-        """() nats, what `Sums.logdensity` returns, given values of the variables outside of the block."""
+        """() nats, the result of `Sums.logdensity`, given values of the variables outside of the block."""
         context = self.density.without_parts(inputs, self._leaves)
         space, counts = self.density.space, self.elements.counts
         candidates = space.lower[:, None] + np.arange(counts.max(initial=1))
@@ -192,7 +199,9 @@ class Repeats:
 
 
 def elements_at(var: Variable, index: np.ndarray, labels: Labels, depth: int = 0) -> Variable:
-    """(m,) elements of a tensor, by flat indices; where that is simple, no other elements are computed."""
+    """(m,) elements of a tensor with given flat indices; other elements are not computed where this is
+    simple.
+    """
     graph, node = labels.dependence.graph, var.owner
     n = graph.size(var)
     whole = pt.reshape(var, (n,))
@@ -226,6 +235,7 @@ def elements_at(var: Variable, index: np.ndarray, labels: Labels, depth: int = 0
         pairs = zip(node.inputs, rule.reads, strict=True)
         sources = [(i, reads) for i, reads in pairs if reads is None or reads.shape[1]]
         source, reads = sources[0]
-        if len(sources) == 1 and reads is not None and (reads[index] >= 0).all():  # a copy of elements
+        # the Op copies elements, so the elements of its input are taken
+        if len(sources) == 1 and reads is not None and (reads[index] >= 0).all():
             return elements_at(source, reads[index, 0], labels, depth + 1)
     return whole[index]

@@ -1,13 +1,13 @@
-"""Which values of a site are summed in a transition, where it has too many to sum over all.
+"""The values of a site that are summed in a transition, if the site has too many values to sum over all.
 
 The L values that are summed are the site's stretch s. A third of them are consecutive, about a usual value.
-On both sides of these the support is divided into L / 8 intervals of two values, L / 8 of four values, and
-so on. The stretch has one value of each interval. It counts w times, where w is the number of values of the
-interval: the sum over s stands for that over all values as far as the intervals reach.
+On both sides of these the support is divided into L / 8 intervals of two values, L / 8 intervals of four
+values, and so on. The stretch has one value of each interval. This value counts w times, where w is the
+number of values of the interval: the sum over s estimates the sum over all values in the intervals.
 
-A number u, uniform in [0, 1), says which value of each interval is in s: that with the index floor(u w).
-Given that the current value z has the index n in its own interval, u is uniform in [n / w, (n + 1) / w).
-Its density there is w, so that p(theta, z | u) is proportional to w(z) p(theta, z) for the values z in s. A
+A number u, uniform in [0, 1), says which value of each interval is in s: the value with the index floor(u w).
+Given that the current value z has the index n in its own interval, u is uniform in [n / w, (n + 1) / w). Its
+density there is w, so that p(theta, z | u) is proportional to w(z) p(theta, z) for the values z in s. A
 transition that leaves the sum of w(z) p(theta, z) over s invariant, followed by a draw of z from its terms,
 leaves p(theta, z) invariant, for every L.
 
@@ -24,20 +24,20 @@ import numpy as np
 
 from pymc_discrete.kernels.random import uniforms
 
-# With the probability ELSEWHERE a stretch is one of the sets of equally spaced values into which the
-# integers are divided at random; the distance of their values is one of STRIDES.
+# With probability ELSEWHERE, a stretch is one of the sets of equally spaced values into which the integers
+# are divided at random; the distance between these values is one of STRIDES.
 ELSEWHERE, STRIDES = 0.05, (1, 4, 16)
-FAR_END = 0.25  # the outermost part, this share, of the range of the intervals on one side is their far end
+FAR_END = 0.25  # the outermost fraction, FAR_END, of the range of the intervals on each side is their far end
 
 
 class FarOut(NamedTuple):
-    """How often the values of sites were at the far end of their stretches, or beyond.
+    """Counts of draws in which the values of sites were at the far end of their stretches, or beyond.
 
     Attributes
     ----------
-    draws : (d,) int, in how many draws
-    run : (d,) int, in how many draws in a row up to now
-    longest : (d,) int, the longest such run
+    draws : (d,) int, the number of such draws
+    run : (d,) int, the number of such draws in a row, up to the last draw
+    longest : (d,) int, the largest number of such draws in a row
     """
 
     draws: Any
@@ -45,7 +45,9 @@ class FarOut(NamedTuple):
     longest: Any
 
     def after(self, out, xp: Any = jnp) -> "FarOut":
-        """The counts after one more draw; `out` (d,) bool, the sites at their far end or beyond in it."""
+        """The counts after one more draw; `out` (d,) bool has the sites at their far end or beyond in this
+        draw.
+        """
         run = xp.where(out, self.run + 1, 0)
         return FarOut(self.draws + out, run, xp.maximum(self.longest, run))
 
@@ -56,7 +58,7 @@ class Stretches:
     Parameters
     ----------
     lengths : (d,) int, the number of values that are summed
-    stretched : (d,) bool, whether a site has more values than that, and so a stretch
+    stretched : (d,) bool, whether a site has more values than its length, and so has a stretch
     lower, upper : (d,) int, the bounds of the sites
     """
 
@@ -74,21 +76,22 @@ class Stretches:
 
         Parameters
         ----------
-        usual : (..., d) float, values that do not depend on the current ones of the chain
+        usual : (..., d) float, usual values of the sites, which do not depend on the current state of the
+            chain
         xp : the array module
 
         Returns
         -------
-        first, doublings : (..., d, K) int, the first value of each, and the logarithm to base 2 of the number
-            of its values
+        first, doublings : (..., d, K) int, the first value of each interval, and the logarithm to base 2 of
+            its number of values
         """
         lower, upper, single = (xp.asarray(a) for a in (self.lower, self.upper, self.single))
         ends, outer = xp.asarray(self._ends), xp.asarray(self.lengths) - single
         middle = xp.minimum(xp.round(usual).astype(int) - single // 2, upper + 1 - single)
         middle = xp.maximum(middle, lower)
         after = middle + single
-        # Intervals on the left: as many as reach the lower bound, but at most half of all, or as many as
-        # are left over where fewer reach the upper bound.
+        # The number of intervals on the left: as many as extend to the lower bound, but at most half of all
+        # intervals, or as many as are left over where fewer extend to the upper bound.
         gaps = middle - lower, upper - after + 1
         to_lower, to_upper = (xp.where(g > 0, (ends < g[..., None]).sum(-1) + 1, 0) for g in gaps)
         left = xp.minimum(xp.minimum(to_lower, outer), xp.maximum(outer // 2, outer - to_upper))
@@ -110,14 +113,14 @@ class Stretches:
         return xp.where(here, first, first[..., :1]).min(-1), high
 
     def drawn(self, key, x, usual, first: Any = False) -> tuple[Any, Any]:
-        """Stretches that hold the current values.
+        """Stretches that contain the current values.
 
         Parameters
         ----------
         x : (d,) int
         usual : as in `intervals`
-        first : () bool, whether the chain is at its start. The start may be impossible where other values
-            near the usual ones are possible, so that the stretch is then always about these.
+        first : () bool, whether the chain is at its start. The starting value may be impossible while values
+            near the usual one are possible, so that the stretch is then always about the usual value.
 
         Returns
         -------
@@ -132,9 +135,9 @@ class Stretches:
         return values, jnp.where(elsewhere, 0, doublings)
 
     def about(self, u, x, usual) -> tuple[Any, Any]:
-        """Stretches about the usual values that hold x (d,); returns values and doublings, as `drawn`.
+        """Stretches about the usual values that contain x (d,); returns values and doublings, as `drawn`.
 
-        Where x is beyond all intervals of a site, its stretch is that many consecutive values as it is long.
+        If the value of a site in x is beyond all of its intervals, its stretch is consecutive values.
 
         Parameters
         ----------
@@ -155,7 +158,8 @@ class Stretches:
         return jnp.where(within, values, beyond), jnp.where(within, doublings, 0)
 
     def anywhere(self, u, x, stride):
-        """(d, K) int, for each site the set of equally spaced values that holds x, laid without looking at x.
+        """(d, K) int, for each site a set of equally spaced values that contains its value in x, laid without
+        looking at x.
 
         Parameters
         ----------
@@ -165,17 +169,19 @@ class Stretches:
         return self._cells(x, jnp.floor(u * self.lengths * stride).astype(int), stride)
 
     def _cells(self, x, origin, stride):
-        """(d, K) int, for each site that set of equally spaced values which holds x.
+        """(d, K) int, for each site the set of equally spaced values that contains its value in x.
 
         The sets divide the integers. A set has the L values origin + m L stride + r + k stride, k = 0..L-1,
-        with L the length of the stretch; there is one for each integer m and each r from 0 to stride - 1.
+        with L the length of the stretch; there is one set for each integer m and each r from 0 to stride - 1.
         """
         span = jnp.asarray(self.lengths) * stride
         first = origin + (x - origin) // span * span + (x - origin) % stride
         return first[:, None] + stride * self.columns
 
     def far_out(self, x, usual, xp: Any = jnp):
-        """(..., d) bool, whether x is at the far end of the intervals or beyond; False if that is a bound."""
+        """(..., d) bool, whether x is at the far end of the intervals or beyond; False if this end is a
+        bound.
+        """
         first, doublings = self.intervals(usual, xp)
         low, high = self._reach(first, doublings, xp)
         middle = first[..., 0]

@@ -20,11 +20,11 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.numbers import NeedsValues, Number
 
 # If data are a part of the program, more elements may have the same table, such as all equal answers to one
-# question, but other data need another program. That is done if it saves half of the entries of all tables,
-# and at least MANY_SAVED, for which a gradient takes about a millisecond.
+# question, but other data need another program. This is done if it saves half of the entries of all tables,
+# and at least MANY_SAVED entries, for which a gradient takes about a millisecond.
 MANY_SAVED = 2**14
-# The probability of each value needs tables that sites do not share. It is computed if these have at most
-# this many times the entries of those that are shared.
+# The probability of each value needs tables that sites do not share. It is computed if these tables have at
+# most this many times the entries of the shared tables.
 MUCH_MORE = 16
 
 
@@ -41,7 +41,7 @@ class Sums:
     counts : (d,) int, optional
         The number of consecutive values of each site that are summed; by default all of its support.
     most : largest number of entries of all tables
-    shared : whether a table that several elements have is computed once
+    shared : whether a table that several elements have in common is computed once
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Sums:
         return Sparse(self.density, self.counts, shared=self.shared)
 
     def _arrange(self) -> None:
-        """Find the order of the elimination."""
+        """Find the order in which sites are eliminated."""
         space = self.density.space
         try:
             self.elimination = self._arranged(True)
@@ -93,11 +93,11 @@ class Sums:
             ) from None
 
     def _arranged(self, alike: bool) -> Elimination:
-        """The order of the elimination.
+        """The `Elimination` of all sites.
 
         Parameters
         ----------
-        alike : whether sites with the same values and bounds may have one table of them
+        alike : whether sites with the same values and bounds may share a table
         """
         groups, d = self.elements.groups, len(self.counts)
         # the last array of tables restricts each site to its support
@@ -108,7 +108,7 @@ class Sums:
 
     @cached_property
     def apart(self) -> Elimination | None:
-        """The elimination in which every site has a table of its own; None where that takes too many entries.
+        """The elimination in which every site has its own table; None if its tables have too many entries.
 
         The derivatives of the logarithm of the sum by these tables are the probabilities of the values.
         """
@@ -135,23 +135,24 @@ class Sums:
 
     @cached_property
     def repeats(self) -> Repeats | None:
-        """The same sum in less work, where many groups of connected sites have equal sums; else None."""
+        """The same sum with less work, if many groups of connected sites have equal sums; else None."""
         return Repeats.of(self.elements)
 
     def check_numbers(self) -> None:
-        """Refuse to have data and constants as inputs of the program where they are better a part of it.
+        """Raise an error if data and constants should be a part of the program, and not its inputs.
 
         Raises
         ------
         NeedsValues
-            Where so many tables, or sums, are equal for the data at hand that a program for these alone pays.
+            If so many tables, or sums, are equal for the present data that a program for these data alone
+            pays.
         """
         numbers = [v for v in self.density.graph.others if isinstance(v, Number)]
         entries = self.elements.entries
         if self.repeats is not None or not self.shared or entries < MANY_SAVED:
             return
-        # Labels of all elements take seconds for a million sites, and where hardly two numbers are equal,
-        # as in measurements, nothing comes of them.
+        # Labels of all elements take seconds for a million sites. They are of no use if hardly two numbers
+        # are equal, as in measurements.
         if all(2 * len(np.unique(v.value)) > np.size(v.value) for v in numbers):
             return
         saved = entries - sum(g.entries for g in self.elements.with_shared_tables(by_value=True))
@@ -160,12 +161,13 @@ class Sums:
 
     @property
     def places(self) -> int:
-        """The length of `stretches`, the vector that tells the methods which values of each site to sum."""
+        """The length of the vector `stretches`, which tells the methods which values of each site
+        are summed."""
         return 2 * len(self.counts) * self.elements.longest
 
     # ------------------------------------------------------------ pure JAX functions
     def within(self, stretches: Any):
-        """(d,) bool, the sites that are summed out, given `stretches` as `summed_values` takes them."""
+        """(d,) bool, the sites that are summed out, given `stretches` as in `summed_values`."""
         return jnp.ones(len(self.counts), bool)
 
     def summed_values(self, stretches: Any = None) -> tuple[Any, Any]:
@@ -175,8 +177,8 @@ class Sums:
         ----------
         stretches : (places,) int, optional
             The values of all sites, and then the logarithms to base 2 of how often each counts. Only the
-            sites that are summed over stretches are read from it; others, and all by default, are summed
-            over consecutive values from their lower bound.
+            elements of sites that are summed over stretches are read. Other sites, and by default all sites,
+            are summed over consecutive values from their lower bound.
 
         Returns
         -------
@@ -213,7 +215,8 @@ class Sums:
         )
 
     def logdensity_of(self, inputs: Sequence[Any], stretches: Any = None):
-        """`logdensity`, given values of the other variables, with derivatives that are finite where it is.
+        """`logdensity` at values of the other variables, with derivatives that are finite where `logdensity`
+        is.
 
         The derivative of x log(mu) at mu = 0, in the log density of a Poisson count x, is nan also where x
         is 0 and the term has no influence; such derivatives are taken as 0.
@@ -229,9 +232,10 @@ class Sums:
         return found + self._rest(context, stretches), self._at(index, stretches)
 
     def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches: Any = None):
-        """As `total_and_draw`, and (d, K) the probability of each site's values given everything else.
+        """The results of `total_and_draw`, and (d, K), the probability of each site's values given everything
+        else.
 
-        Only if it `gives_probabilities`.
+        This needs `gives_probabilities` to be true.
         """
         u = uniforms(key, (len(self.counts),))
         tables = self.tables(context, stretches)
@@ -241,14 +245,14 @@ class Sums:
     def most_probable(self, context: ContextOfModel):
         """The logarithm of the sum, and the most probable state of all sites together, given everything else.
 
-        Only if it `gives_probabilities`, and for sites that are summed as a whole.
+        This needs `gives_probabilities` to be true, and sites that are summed over their whole support.
 
         Returns
         -------
         total : () nats, the logarithm of the sum over the sites, without terms that no site enters
-        log_probability : () nats, that of the state
+        log_probability : () nats, the log probability of the state
         x : (d,) int, the state
-        probabilities : (d, K), of each site's values, whatever the others are
+        probabilities : (d, K), the probabilities of each site's values, whatever the other sites are
         """
         tables, elimination = self.tables(context), self.apart
         assert elimination is not None
@@ -263,12 +267,16 @@ class Sums:
         return self.elements.constant(context)
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
-        """What `function` of (elimination, tables, *inputs) returns, with the elimination that it needs."""
+        """The result of `function` (elimination, tables, *inputs) with the elimination that this function
+        needs.
+        """
         apart = function is total_draw_and_probabilities
         return function(self.apart if apart else self.elimination, tables, *inputs)
 
     def _at(self, index, stretches: Any):
-        """(d,) int, the values of the sites; `index` (d,) is the place of each on its axis of the tables."""
+        """(d,) int, the values of the sites; `index` (d,) is the position of each value on the axis of its
+        site.
+        """
         values, _ = self.summed_values(stretches)
         return jnp.take_along_axis(jnp.asarray(values), index[:, None], axis=1)[:, 0]
 
@@ -285,7 +293,7 @@ def total_and_draw(elimination: Elimination, tables: list[Any], uniforms):
 
 
 def total_draw_and_probabilities(elimination: Elimination, tables: list[Any], uniforms):
-    """As `total_and_draw`, and (d, K) the probability of each index."""
+    """The results of `total_and_draw`, and (d, K), the probability of each index."""
     *others, support = tables
 
     def joined(support):

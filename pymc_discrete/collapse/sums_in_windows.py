@@ -1,11 +1,11 @@
-"""Sums over ranges of values that never change (windows), so that sites with equal tables share one.
+"""Sums over fixed ranges of values (windows), so that sites with equal tables can share a table.
 
 A stretch (`stretches.py`) is laid at random about the current value of its site. So no two sites are summed
-over the same values, and each needs a table of its own. A window is chosen once, before the first draw.
-Sites that interact, directly or by way of others, are a component. If all of its sites are within their
-windows, they are summed over these and drawn from them; otherwise they keep their values. Either way none
-crosses the border of its window, so that the posterior stays invariant. With some probability a draw then
-also draws all sites over stretches, by which they leave their windows and come back.
+over the same values, and each site needs its own table. A window is chosen once, before the first draw. Sites
+that interact, directly or by way of others, are a component. If all sites of a component are within their
+windows, they are summed over the windows and drawn from them; otherwise they keep their values. In both cases
+no site crosses the border of its window, so that the posterior stays invariant. With some probability a draw
+then also draws all sites over stretches, by which they leave their windows and come back.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,8 @@ class SumsInWindows(Sums):
 
     @cached_property
     def repeats(self) -> None:
-        """None: equal components cannot stand for one another, as one may be summed and another not."""
+        """None: an equal component cannot stand for another one, since one may be summed and the
+        other not."""
         return None
 
     @property
@@ -98,10 +99,10 @@ class OfComponents(NamedTuple):
     counted: Any  # (c,) bool, the components whose sums are a part of the total
 
     def joined(self, tables: list[Any]) -> tuple[Any, list[list[Any]]]:
-        """As `Elimination.joined`."""
+        """The result of `Elimination.joined`, with only some components in the total."""
         _, stages = self.elimination.joined(tables)
         return jnp.where(self.counted, self.elimination.roots(stages), 0.0).sum(), stages
 
     def draw(self, uniforms: Any, stages: list[list[Any]]) -> Any:
-        """As `Elimination.draw`, of all components."""
+        """The result of `Elimination.draw`, for all components."""
         return self.elimination.draw(uniforms, stages)

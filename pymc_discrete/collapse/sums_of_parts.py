@@ -1,8 +1,8 @@
-"""Sums over a part of the sites given all others, where all of them together are too many.
+"""Sums over a part of the sites given all others, if all sites together are too many.
 
-The parts are chosen once; the number of the one that is summed out is an input of the sums. The tables of the
-elements are made for all sites. Each part has its own elimination, of the slices of these tables at the
-current values of the sites outside of it.
+The parts are chosen once; the index of the part that is summed out is an input of the sums. The tables of the
+elements are made for all sites. Each part has its own elimination, whose tables are the slices of these
+tables at the current values of the sites outside the part.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from pymc_discrete.runtime.names import shown
 
 
 class Given(NamedTuple):
-    """Tables of one array in which the same axes belong to sites of a part; the other axes are given.
+    """Tables of one array with the same pattern: which axes are sites of a part, and which are given.
 
     Attributes
     ----------
-    array : the number of the array
-    rows : (r,) int, the tables in it
-    sites : (r, J) int, the sites of each
+    array : the index of the array
+    rows : (r,) int, the indices of the tables in the array
+    sites : (r, J) int, the sites of each table
     inner : for each column of `sites`, whether the sites in it are in the part
     shape : the number of values of each site in the part
     """
@@ -41,8 +41,8 @@ class Given(NamedTuple):
 class SumsOfParts(Sums):
     """The sum of a block's density over a part of its sites, given the values of the others.
 
-    The argument `stretches` of its methods is that of `Sums`, followed by d + 1 numbers: the current values
-    of all sites, and the number of the part. Sites outside of the part have their current value alone.
+    The argument `stretches` of the methods is as for `Sums`, followed by d + 1 integers: the current values
+    of all sites, and the index of the part. Sites outside the part have only their current value.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class SumsOfParts(Sums):
         )
 
     def _split(self, inside: np.ndarray) -> list[Given]:
-        """All tables, grouped by the axes that belong to sites of a part."""
+        """All tables, grouped by the axes that are sites of a part."""
         found = []
         for array, group in enumerate(self.elements.groups):
             patterns, which = np.unique(inside[group.sites], axis=0, return_inverse=True)
@@ -91,12 +91,14 @@ class SumsOfParts(Sums):
 
     @staticmethod
     def _by_shape(given: list[Given]) -> list[list[Given]]:
-        """The tables that join several sites of the part, in groups of one shape, which become one array."""
+        """The tables that join several sites of the part, in groups of equal shape, each of which becomes one
+        array.
+        """
         shapes = dict.fromkeys(g.shape for g in given if len(g.shape) > 1)
         return [[g for g in given if g.shape == shape] for shape in shapes]
 
     def _elimination(self, inside: np.ndarray, given: list[Given]) -> Elimination:
-        """The order in which the sites of a part are summed out; the others have one value."""
+        """The elimination of the sites of a part, in which all other sites have one value."""
         scopes = [np.concatenate([g.sites[:, g.inner] for g in same]) for same in self._by_shape(given)]
         scopes.append(np.arange(len(self.counts))[:, None])
         return Elimination(np.where(inside, self.counts, 1), scopes, compact=True)
@@ -107,7 +109,7 @@ class SumsOfParts(Sums):
 
     @cached_property
     def repeats(self) -> None:
-        """None: given the values of the other sites, which differ, no two groups of sites have equal sums."""
+        """None: given the other sites, which differ in value, no two groups of sites have equal sums."""
         return None
 
     @property
@@ -137,7 +139,8 @@ class SumsOfParts(Sums):
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
         values, _ = self.summed_values(stretches)
-        # for each site, the index of its current value in its table: read for sites outside of the part
+        # for each site, the index of its current value in its table, which is read for sites outside of the
+        # part
         index = self._current(stretches) - values[:, 0]
 
         def of_part(part: int) -> Callable:
@@ -149,10 +152,10 @@ class SumsOfParts(Sums):
         return jax.lax.switch(stretches[-1], branches, tables, index, *inputs)
 
     def _given_others(self, part: int, tables: list[Any], index) -> list[Any]:
-        """The tables that are left of all terms when sites outside of a part have their current values.
+        """The tables of all terms that remain when sites outside of a part have their current values.
 
-        First the arrays of tables that join several sites of the part; then (d, K), for each site the sum of
-        the tables of this site alone.
+        The first results are the arrays of tables that join several sites of the part. The last one is (d,
+        K), for each site the sum of the tables of this site alone.
         """
         *tables, support = tables
 
@@ -168,7 +171,8 @@ class SumsOfParts(Sums):
         for given in self._given[part]:
             if len(given.shape) == 1:
                 alone = alone.at[given.sites[:, given.inner.index(True)], : given.shape[0]].add(values(given))
-            elif not given.shape:  # no site of the part is in it: added to the table of another one
+            # the table has no site of the part, and is added to the table of another site
+            elif not given.shape:
                 alone = alone.at[given.sites[:, 0], 0].add(values(given))
         joining = [jnp.concatenate([values(g) for g in same]) for same in self._by_shape(self._given[part])]
         return [*joining, alone]

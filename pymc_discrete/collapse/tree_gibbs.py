@@ -1,4 +1,4 @@
-"""Tree Gibbs, which also draws at once what can be summed out."""
+"""Tree Gibbs, which also draws all sites at once where they can be summed out."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,13 +15,14 @@ class TreeGibbs(BlockGibbs):
 
     Sites that the log density joins in pairs (neighbours in a hidden Markov chain, on a lattice, on a tree)
     are drawn together in sets without cycles, given all others. If a whole block is a chain or a tree, every
-    draw of it is independent of the previous one, given the rest of the model. So is it where sites interact
-    in cycles, also three and more in a term, and all can be summed out one after another for at most 16 times
-    the work of a sweep: a network of tests and diseases, a narrow lattice; or for 64 times the work, where
-    they stand in an order in which each interacts with a few that follow it: a chain in which a state depends
-    on the two or three before it, states and durations, a few coupled chains. On other graphs with cycles a
-    draw takes in turn random forests that together cover all sites. Sites that no pair joins (labels of a
-    mixture, counts with windows, sites of a dense term) are drawn as by `BlockGibbs`.
+    draw of it is independent of the previous one, given the rest of the model. Draws are also independent
+    where sites interact in cycles, even three or more sites in a term, if all sites can be summed out one
+    after another for at most 16 times the work of a sweep: a network of tests and diseases, a narrow lattice;
+    or for 64 times the work, if the sites have an order in which each interacts with a few that follow it: a
+    chain in which a state depends on the two or three before it, states and durations, a few coupled chains.
+    On other graphs with cycles a draw takes in turn random forests that together cover all sites. Sites that
+    no pair joins (labels of a mixture, counts with windows, sites of a dense term) are drawn as by
+    `BlockGibbs`.
 
     Parameters
     ----------
@@ -35,9 +36,9 @@ class TreeGibbs(BlockGibbs):
 
     Notes
     -----
-    A draw costs K^2 operations for every edge of a forest. They run in successive steps, twice as many as the
-    forest is deep: 1000 for a chain of 1000 sites, whose root is its middle. With many chains at once this
-    latency matters less.
+    A draw costs K^2 operations for every edge of a forest. These run in successive steps, twice as many as
+    the forest is deep: 1000 steps for a chain of 1000 sites, whose root is its middle. With many chains at
+    once this latency matters less.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What draws of discrete variables say: statistics of categories, and tables of them."""
+"""Diagnostics of draws of discrete variables: statistics of categories, tables, and the checks of a run."""
 
 from pymc_discrete.diagnostics.statistics.chi_square import chi_square, share_rejected
 from pymc_discrete.diagnostics.statistics.effective import categorical_ess, hamming_ess

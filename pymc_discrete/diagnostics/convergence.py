@@ -1,4 +1,4 @@
-"""What is logged of the draws of a run when it ends: the findings of all checks, a line each."""
+"""The log lines about the draws of a run when it ends: the findings of all checks, one line each."""
 
 import importlib
 import logging
@@ -26,9 +26,9 @@ def checks_in_order() -> list[tuple[str, Check]]:
 
 
 def import_meanwhile() -> None:
-    """Begin to import what `check_convergence` needs, in a thread beside which compiled chains run.
+    """Begin to import the modules that `check_convergence` needs, in a thread, while compiled chains run.
 
-    It takes a third of a second.
+    The import takes a third of a second.
     """
     ahead = threading.Thread(target=importlib.import_module, args=["arviz_stats.base"], name="import")
     ahead.start()
@@ -41,18 +41,19 @@ def check_convergence(
     finished: bool = False,
     used: Mapping[str, str] | None = None,
 ) -> None:
-    """Log the warnings that the draws of a run give cause for, one line each.
+    """Log warnings about the draws of a run, one line each.
 
     Parameters
     ----------
     tree : DataTree, to which the group `conditionals` is added if `leaving` was called
     leaving : () -> {discrete variable: Leaving}, optional
-        How probable it is that its sites change, at the last points of the chains. Called only if some
-        element stood still or moved rarely, or chains are in different modes.
+        How probable it is that the sites of each variable change, at the last points of the chains. The
+        function is called only if some element stood still or moved rarely, or chains are in different modes.
     finished
-        Whether the draws are read from the folder of a run that had ended, which said already at length that
+        Whether the draws are read from the folder of a finished run, which has already said at length that
         labels are switched.
-    used : {discrete variable: the step that draws it or the block that sums it out, `described`}
+    used : {discrete variable: the attribute `described` of the step that draws it or the block that sums it
+        out}
     """
     facts = Facts(tree, model, leaving, used)
     for name, check in checks_in_order():

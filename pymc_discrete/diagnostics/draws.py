@@ -1,4 +1,4 @@
-"""What the statistics have in common: which draws they are given, and how these are read in batches.
+"""The draws that the statistics are computed from, and how they are read in batches.
 
 A batch is an array (sites, chains, draws): some elements of a variable, copied so that the draws of one chain
 lie together. A whole variable is never copied.
@@ -17,12 +17,13 @@ from pymc_discrete.runtime.names import shown
 
 # the attribute of a posterior, a list in JSON, that names the discrete variables which the model draws
 DISCRETE_ATTRIBUTE = "discrete_variables"
-# the attribute that names the discrete variables which are partitions: it means something only which of their
-# labels are equal
+# the attribute that names the discrete variables which are partitions: only the equality of their labels has
+# a meaning
 PARTITIONS_ATTRIBUTE = "partitions"
-# the attribute that names the variables of which the result has counts in place of draws, see `engine.counts`
+# the attribute that names the variables for which the result has counts in place of draws, see
+# `engine.counts`
 COUNTED_ATTRIBUTE = "counted_variables"
-DRAWS_OF_BATCH = 2**18  # how many draws a batch has, so that what is computed of them stays in the cache
+DRAWS_OF_BATCH = 2**18  # the number of draws in a batch, so that computations with it stay in the cache
 DENSE = 256  # sites that together have more values than this are counted one at a time
 
 
@@ -32,15 +33,16 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
     Parameters
     ----------
     data : DataTree with a group posterior, or Dataset
-    var_names : names of discrete variables; by default all of them, but those of which a part was observed:
-        of `x` PyMC draws the variable `x_unobserved`
+    var_names : names of discrete variables; by default all of them, except variables of which a part was
+        observed: for such a variable `x`, PyMC draws `x_unobserved`
 
     Raises
     ------
     TypeError
-        If `data` is neither.
+        If `data` is neither a DataTree nor a Dataset.
     ValueError
-        For names that are not in the posterior, variables that are not integers, and where there are none.
+        For names that are not in the posterior, variables that are not integers, and if there are no discrete
+        variables.
     """
     if not isinstance(data, xr.Dataset):
         check_result(data, "pmd.summary(idata)")
@@ -66,14 +68,14 @@ def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Data
 
 
 def labels_in_draws(draws: xr.DataArray) -> list[Any]:
-    """The labels of each axis of draws (chain, draw, ...): coordinates, or numbers where there are none."""
+    """The labels of each axis of draws (chain, draw, ...): coordinates, or indices where there are none."""
     return [draws.coords[d].values if d in draws.coords else range(draws.sizes[d]) for d in draws.dims[2:]]
 
 
 def lp_of(tree: xr.DataTree) -> np.ndarray | None:
-    """(chains, draws) float, the log densities of a result, nats; None where it has none.
+    """(chains, draws) float, the log densities of a result, nats; None if it has none.
 
-    pm.sample records a column for each step that reports one, and fills the last.
+    pm.sample records a column for each step that reports a log density, and only the last column has values.
     """
     if "sample_stats" not in tree.children or "lp" not in tree["sample_stats"]:
         return None
@@ -117,7 +119,7 @@ def per_element(
 
 
 def checked_draws(draws: np.ndarray) -> np.ndarray:
-    """The draws, if they are an array (chains, draws, ...) of integers with at least 4 draws.
+    """The draws, after a check that they are an array (chains, draws, ...) of integers with at least 4 draws.
 
     Raises
     ------
@@ -156,14 +158,14 @@ def batches(draws: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class Counts(NamedTuple):
-    """How often the sites of a batch have each value.
+    """The numbers of times that the sites of a batch have each value.
 
     Attributes
     ----------
     values : (V,) int, ascending
-    of_chains : (sites, chains, V) int
-    of_halves : (sites, 2 chains, V) int, in the first and in the second half of each chain; of an odd number
-        of draws the one in the middle is left out, as in `arviz_stats`
+    of_chains : (sites, chains, V) int, in each chain
+    of_halves : (sites, 2 chains, V) int, in the first and in the second half of each chain; if the number of
+        draws is odd, the draw in the middle is left out, as in `arviz_stats`
     half : number of draws of a half
     """
 
@@ -180,7 +182,7 @@ class Counts(NamedTuple):
 
     @property
     def shares_of_halves(self) -> np.ndarray:
-        """(sites, 2 chains, V) float"""
+        """(sites, 2 chains, V) float, the share of each value in each half of each chain."""
         return self.of_halves / self.half
 
 
@@ -215,19 +217,20 @@ def in_halves(y: np.ndarray) -> np.ndarray:
 
 
 def name_of_totals(name: str) -> str:
-    """The name under which a result has the totals of a variable: how many elements have each value."""
+    """The name, in a result, of the totals of a variable: the numbers of elements that have each value."""
     return f"{name} counts"
 
 
 def names_not_kept(posterior: Any) -> list[str]:
-    """The variables of which a result has counts in place of draws."""
+    """The variables for which a result has counts in place of draws."""
     return list(json.loads(posterior.attrs.get(COUNTED_ATTRIBUTE, "[]")))
 
 
 def why_missing(posterior: Any, names: Sequence[str]) -> str:
-    """The end of an error message about variables that a posterior lacks: which of them were counted only.
+    """The end of an error message about variables that a posterior lacks: it says which of them were only
+    counted.
 
-    It is empty where none was.
+    It is empty if none of them was only counted.
     """
     if counted := [name for name in names if name in names_not_kept(posterior)]:
         return (

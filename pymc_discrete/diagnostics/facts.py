@@ -1,4 +1,4 @@
-"""The facts of a run, of which findings are made: each is computed once, and changes no other."""
+"""The facts of a run, from which findings are made: each fact is computed once, and changes no other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -29,7 +29,7 @@ from pymc_discrete.diagnostics.verdicts import effective_per_chain
 from pymc_discrete.model.of_labels import selected_by
 from pymc_discrete.model.support import partitions_of
 
-# how many numbers are read into memory together, because the draws of a checkpoint are on the disk
+# how many numbers are read into memory at once, since the draws of a checkpoint are on the disk
 NUMBERS_IN_MEMORY = 2**24
 
 
@@ -52,13 +52,13 @@ class Switched(NamedTuple):
 
 
 class OfPyMC(NamedTuple):
-    """What PyMC's own checks say.
+    """The results of PyMC's own checks.
 
     Attributes
     ----------
     warnings : PyMC's warnings about divergences, tree depth, R-hat and few effective draws
-    per_chain : {continuous variable: (elements,)}, effective draws per chain where PyMC warns of R-hat or of
-        few effective draws, see `verdicts.effective_per_chain`; infinite elsewhere
+    per_chain : {continuous variable: (elements,)}, effective draws per chain where PyMC warns of R-hat or few
+        effective draws, see `verdicts.effective_per_chain`; infinite elsewhere
     """
 
     warnings: list[SamplerWarning]
@@ -66,7 +66,7 @@ class OfPyMC(NamedTuple):
 
 
 class Facts:
-    """What a run's draws and its model say, each quantity found when it is first asked for.
+    """Facts about a run, from its draws and its model; each is computed when it is first asked for.
 
     Parameters
     ----------
@@ -96,7 +96,8 @@ class Facts:
     def discrete(self) -> list[str]:
         """The discrete variables that are drawn.
 
-        They are left to `Judge`: PyMC's own checks would treat the codes of categories as measurements.
+        `Judge` judges these variables, since PyMC's own checks would treat the codes of categories as
+        measurements.
         """
         kinds = {str(rv.name): rv.dtype for rv in self.model.free_RVs}
         return [name for name in self.free if kinds[name].startswith(("int", "uint", "bool"))]
@@ -108,13 +109,13 @@ class Facts:
 
     @property
     def compared(self) -> bool:
-        """Whether there are enough draws and chains to say that something mixes slowly."""
+        """Whether there are enough draws and chains to find that something mixes slowly."""
         return self.chains > 1 and self.draws >= ENOUGH_DRAWS
 
     # ------------------------------------------------------------ discrete variables
     @cached_property
     def judge(self) -> Judge:
-        """Who finds the facts of single variables."""
+        """The object that finds the facts of single variables."""
         return Judge(self.tree, self._judged_names, partitions=self.partitions)
 
     @cached_property
@@ -135,7 +136,7 @@ class Facts:
 
     @cached_property
     def conditionals(self) -> xr.Dataset | None:
-        """The group `conditionals` of the result, where what draws say of some element is not clear."""
+        """The group `conditionals` of the result, which is made if draws leave some element unclear."""
         names = [name for name in self._judged_names if name not in self.partitions]
         unclear = any(self.judge.measured(name).unclear for name in names)
         if self._leaving is None or not unclear:
@@ -145,7 +146,7 @@ class Facts:
 
     @cached_property
     def judged(self) -> dict[str, Judged]:
-        """{discrete variable: its facts}, the same as `pmd.summary` and the plots read."""
+        """{discrete variable: its facts}, the same facts that `pmd.summary` and the plots read."""
         return {name: self.judge.of(name, self.conditionals) for name in self._judged_names}
 
     # ------------------------------------------------------------ labels
@@ -161,7 +162,9 @@ class Facts:
 
     @cached_property
     def in_one_order(self) -> dict[str, np.ndarray]:
-        """{continuous variable: its draws with labels in one order}, of what belongs to switched ones."""
+        """{continuous variable: its draws with labels in one order}, for parameters of labels that are
+        switched.
+        """
         if self.draws < ENOUGH_DRAWS:
             return {}
         to_new = [orders[:, None] for orders in self.switched.between.values()]
@@ -178,7 +181,7 @@ class Facts:
     # ------------------------------------------------------------ mixing
     @cached_property
     def of_pymc(self) -> OfPyMC:
-        """What PyMC's own checks say of draws with the labels in one order."""
+        """The results of PyMC's own checks for draws with the labels in one order."""
         posterior = self.posterior.assign(
             {name: (self.posterior[name].dims, x) for name, x in self.in_one_order.items()}
         )
@@ -203,9 +206,10 @@ class Facts:
 
     @cached_property
     def per_chain(self) -> dict[str, np.ndarray]:
-        """{variable: (elements,)}, effective draws of a chain, see `verdicts.effective_per_chain`.
+        """{variable: (elements,)}, effective draws per chain, see `verdicts.effective_per_chain`.
 
-        Of continuous variables by PyMC's checks, of discrete ones those of categories.
+        For continuous variables they come from PyMC's checks, and for discrete variables they are effective
+        draws of categories.
         """
         of_categories = {
             name: effective_per_chain(found.columns["ess"], found.columns["rhat"], self.chains)
@@ -217,7 +221,9 @@ class Facts:
 def warned_of(
     warnings: Sequence[SamplerWarning], name: str, shape: tuple[int, ...], chains: int
 ) -> np.ndarray:
-    """(elements,) float, effective draws of a chain by PyMC's warnings about a variable, infinite without."""
+    """(elements,) float, effective draws per chain from PyMC's warnings about a variable; infinite without a
+    warning.
+    """
     found = np.full(int(np.prod(shape, dtype=int)), np.inf)
     for w in warnings:
         if w.kind is WarningType.CONVERGENCE and w.extra is not None and name in w.extra:
@@ -230,11 +236,12 @@ def warned_of(
 def parts(
     posterior: xr.Dataset, stats: xr.Dataset, free: Sequence[str], left_out: Sequence[str]
 ) -> Iterator[DataTree]:
-    """What PyMC's checks are to look at: the statistics of a run, and its posterior without some variables.
+    """The results that PyMC's checks are applied to: the statistics of a run, and parts of its posterior.
 
-    These are discrete ones, judged by `Judge`, and what belongs to labels whose names mean nothing. If there
-    are too many draws, the statistics come first and then trees of a few elements each. PyMC also says when
-    chains are too few or too short: where all variables are left out, a constant stands for them.
+    Left out are discrete variables, which `Judge` judges, and parameters that belong to labels without a
+    meaning. If there are too many draws, the statistics come first and then trees of a few elements each.
+    PyMC also says when chains are too few or too short: if all variables are left out, a constant is given in
+    their place.
     """
     others = [name for name in free if name not in left_out]
     if free and not others:

@@ -1,8 +1,8 @@
-"""Findings: what draws say of the sampling, as data, of which the log makes sentences.
+"""Findings: conclusions from draws about the sampling, as data, from which the log makes sentences.
 
-A check is a function of the facts of a run that returns findings. It is registered by `check`, in a file of
-the folder `checks`, with the function that makes lines of them: each file there is found without being named
-elsewhere.
+A check is a function of the facts of a run that returns findings. The check is registered by `check`, in a
+file of the folder `checks`, together with the function that turns the findings into lines. Each file of this
+folder is found without being named elsewhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,24 +15,24 @@ from pymc_discrete.diagnostics.draws import labels_in_draws
 from pymc_discrete.diagnostics.facts import Facts
 from pymc_discrete.runtime.names import element_name, shown
 
-SHOWN = 3  # up to this many chains or elements are named one by one in a message
+SHOWN = 3  # up to this number, chains or elements are named one by one in a message
 
-type Line = str | SamplerWarning  # what is logged; a warning of PyMC goes to the log of PyMC
+type Line = str | SamplerWarning  # a line of the log; a warning of PyMC is logged by PyMC
 type Find = Callable[[Facts], list[Finding]]
 type Say = Callable[[Sequence[Finding], Facts], Sequence[Line]]
 
 
 class Finding(NamedTuple):
-    """Something that draws say of the sampling.
+    """A conclusion from the draws about the sampling.
 
     Attributes
     ----------
-    kind : what it is, such as "stuck"
-    names : the variables that it is about; of ties the elements and sums, as messages name them
-    elements : {variable: (elements,) bool}, which elements, where it is not about whole variables
-    measured : {quantity: what was measured}
-    chains : in which chains, where it is not about all
-    remedy : what to do, and why, in words that end a sentence or are one
+    kind : the kind of the finding, such as "stuck"
+    names : the variables that the finding is about; for ties, the elements and sums, as messages name them
+    elements : {variable: (elements,) bool}, the elements that it is about, if it is not about whole variables
+    measured : {quantity: the measured value}
+    chains : the chains that it is about, if it is not about all chains
+    remedy : what to do, and why, as a sentence or the end of one
     """
 
     kind: str
@@ -44,13 +44,13 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check.
+    """A check: a function that finds, and a function that puts its findings into words.
 
     Attributes
     ----------
     find : facts -> findings
     say : (findings, facts) -> lines of the log
-    place : lines of a lower place come first; nothing else depends on it
+    place : a number by which the lines of all checks are ordered
     of_one_draw : whether a single draw of each chain is enough
     """
 
@@ -60,14 +60,14 @@ class Check(NamedTuple):
     of_one_draw: bool = False
 
 
-CHECKS: dict[str, Check] = {}  # by the names of their functions
+CHECKS: dict[str, Check] = {}  # {name of the function: the check}
 
 
 def check(place: int, say: Say, of_one_draw: bool = False) -> Callable[[Find], Find]:
     """Register a function that makes findings of facts, see `Check`.
 
-    Its docstring has what the page on tuning says of its lines: rows of Markdown, "| message | what it means
-    | what to do |", which docs/judge_tables.py writes there.
+    The function's docstring has the rows about its lines for the page on tuning, in Markdown, "| message |
+    what it means | what to do |", which docs/judge_tables.py writes into the page.
     """
 
     def register(find: Find) -> Find:
@@ -78,12 +78,12 @@ def check(place: int, say: Say, of_one_draw: bool = False) -> Callable[[Find], F
 
 
 def chains_in_words(found: Finding, most: int = SHOWN) -> str:
-    """The chains of a finding, the first of many."""
+    """The chains of a finding in words, of which at most the first few are named."""
     return ", ".join(map(str, found.chains[:most])) + (", ..." if len(found.chains) > most else "")
 
 
 def elements_in_words(found: Finding, facts: Facts) -> str:
-    """The elements that a finding is about, as `pmd.summary` names them, or how many they are."""
+    """The elements that a finding is about, named as in `pmd.summary`, or their number."""
     (name, which), *_ = found.elements.items()
     draws = facts.posterior[name]
     axes, shape = labels_in_draws(draws), draws.shape[2:]

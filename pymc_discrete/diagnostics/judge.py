@@ -1,6 +1,6 @@
-"""The facts of each discrete variable of a result: statistics, what is known beside draws, labels, verdicts.
+"""The facts of each discrete variable of a result: statistics, knowledge besides draws, labels, verdicts.
 
-The table, the log and the plots read these, so that no two of them can say different things of an element.
+The table, the log and the plots all read these facts, so that they cannot contradict one another.
 """
 
 import json
@@ -47,7 +47,7 @@ from pymc_discrete.runtime.names import grouped_by_pattern
 import_files("pymc_discrete.diagnostics.columns")
 
 # A variable with at most this many values, all of them from -8 to 8, has a column of `pmd.summary` for each
-# value. Any other is taken for a count, which has none.
+# value. Any other variable is taken for a count, which has no such columns.
 FEW = 8
 
 
@@ -66,7 +66,7 @@ class Measured(NamedTuple):
     def judged_also_by(self, other: "Measured", movement: Movement) -> "Measured":
         """These statistics, with the worse of both variables' effective draws and R-hat.
 
-        `movement` is of both variables together, and replaces the movement of this one.
+        The argument `movement` is the movement of both variables together.
         """
         worse = {"ess": np.fmin, "rhat": np.fmax}
         columns = {c: of(self.columns[c], other.columns[c]) for c, of in worse.items()}
@@ -75,7 +75,7 @@ class Measured(NamedTuple):
 
     @property
     def unclear(self) -> bool:
-        """Whether what is known beside the draws matters to what is said of some element."""
+        """Whether knowledge besides the draws can change the verdict on some element."""
         few = seldom(self.movement) | few_stays(self.movement)
         return bool((few | in_modes(self.columns["rhat"])).any())
 
@@ -88,8 +88,9 @@ class Judged(NamedTuple):
     columns : {column of `summary`: (elements,)}, the verdict among them
     movement : Movement
     decided : Decided
-    known : what the result has beside its draws, such as conditional probabilities
-    orders : (chains, K) int, permutations of its labels to those of chain 0, if they make the chains agree
+    known : what the result has besides its draws, such as conditional probabilities
+    orders : (chains, K) int, permutations of its labels to the labels of chain 0, if these make the chains
+        agree
     switch : whether labels are permuted within chains
     """
 
@@ -107,11 +108,11 @@ class Judge:
     Parameters
     ----------
     idata : DataTree with a group posterior, or Dataset
-    names : of all discrete variables that are drawn; by default as `posterior_of` finds them
-    columns : {variable: the values whose probabilities have a column, or None for a count}, if it is not as
-        in a table of one variable
+    names : the names of all discrete variables that are drawn; by default the ones that `posterior_of` finds
+    columns : {variable: the values whose probabilities have a column, or None for a count}, if it differs
+        from a table of one variable
     partitions : the variables that are partitions, which are judged by the sizes of their clusters, and by
-        who is together with whom; by default as the result records them
+        which sites are together; by default the ones that the result records
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Judge:
         return self.all[name].transpose("chain", "draw", ...)
 
     def measured(self, name: str) -> Measured:
-        """The statistics of a variable's draws, without what else the result has."""
+        """The statistics of a variable's draws alone, without anything else that the result has."""
         if name not in self._measured:
             draws = self.draws(name)
             there = name in self._columns
@@ -145,7 +146,7 @@ class Judge:
             found = measured(checked_draws(draws.data), values)
             if name in self.partitions and draws.size:
                 together = first_sites(self._labels[name].transpose("chain", "draw", ...).data)
-                # each number stands for a size and a first site
+                # each integer encodes the size of the site's cluster and its first site
                 moving = movement_of(draws.data * draws.sizes[draws.dims[-1]] + together)
                 found = found.judged_also_by(measured(together, None), moving)
             self._measured[name] = found
@@ -156,15 +157,15 @@ class Judge:
 
         Parameters
         ----------
-        conditionals : in the place of that group of the result
+        conditionals : replaces the group of this name in the result
         """
         columns, movement = self.measured(name)
-        if not columns:  # a variable without elements
+        if not columns:  # the variable has no elements
             return Judged(columns, movement, decide(movement, np.zeros(0), np.zeros(0)))
         groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
-        # what is known of labels says nothing of the sizes of clusters
+        # the knowledge about labels says nothing about the sizes of clusters
         known = None if name in self.partitions else known_of(groups, name, self.all.sizes["chain"])
-        # a standard error means nothing if the share of a value rests on a few moves
+        # a standard error means nothing if the share of a value depends on a few moves
         few = too_few_moves(movement, known)
         unsure = {c: np.where(few, np.nan, a) for c, a in columns.items() if c.startswith("mcse")}
         ess = np.where(few, np.fmin(columns["ess"], movement.stretches.sum(axis=0)), columns["ess"])
@@ -184,7 +185,7 @@ class Judge:
     def labels(self, name: str) -> tuple[np.ndarray | None, bool]:
         """Permutations that make the labels of all chains agree, and whether labels switch within chains.
 
-        Sizes and numbers of clusters, which stand in the place of the labels of a partition, are no labels.
+        The sizes and numbers of clusters that replace the labels of a partition are no labels.
         """
         if name in self.partitions or name in map(number_name, self.partitions):
             return None, False
@@ -194,7 +195,7 @@ class Judge:
     def orders(self, name: str) -> np.ndarray | None:
         """(chains, K) int, permutations that make the labels of all chains agree, or None.
 
-        Scalars that are named alike (`z0`, `z1`, ...) share their labels.
+        Scalars with similar names (`z0`, `z1`, ...) share their labels.
         """
         group: tuple[str, ...] = (name,)
         if self.draws(name).ndim == 2:
@@ -213,7 +214,7 @@ class Judge:
         return json.loads(recorded) if recorded else [str(n) for n in posterior_of(self.all).data_vars]
 
     def observed(self, name: str) -> np.ndarray | None:
-        """(elements,) bool, which elements are data; None unless only a part of the variable was observed.
+        """(elements,) bool, the elements that are data; None unless only a part of the variable was observed.
 
         PyMC draws the missing elements as a variable of its own, named `NAME_unobserved`.
         """
@@ -226,7 +227,7 @@ class Judge:
 
 
 def measured(draws: np.ndarray, values: np.ndarray | None) -> Measured:
-    """The statistics of draws (chains, draws, ...), with a column for each of the values, if any."""
+    """The statistics of draws (chains, draws, ...), with a column for each value in `values`, if any."""
     columns: dict[str, list[np.ndarray]] = {}
     for x in batches(draws):
         batch = BatchOfElements(x, values)
@@ -238,7 +239,7 @@ def measured(draws: np.ndarray, values: np.ndarray | None) -> Measured:
 
 
 def movement_of(draws: np.ndarray) -> Movement:
-    """Where the elements of draws (chains, draws, ...) begin, and how they move."""
+    """The first values of the elements of draws (chains, draws, ...), and how the elements move."""
     nothing = np.zeros((0, len(draws)), int)
     begin, moves, stretches = [nothing], [nothing], [nothing]
     for x in batches(draws):
@@ -250,7 +251,8 @@ def movement_of(draws: np.ndarray) -> Movement:
 
 
 def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.ndarray | None:
-    """(elements,) bool, which elements of a variable are data: those that are not drawn, in the same order.
+    """(elements,) bool, the elements of a variable that are data: the ones that are not among the drawn
+    elements.
 
     Parameters
     ----------
@@ -260,12 +262,12 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
 
     Returns
     -------
-    None where the drawn elements cannot be found, in their order, among all elements.
+    None if the drawn elements cannot be found, in their order, among all elements.
     """
     of_whole, of_drawn = (np.concatenate([m.begin, m.moves]).T for m in (whole, drawn))
     still = whole.still
-    # reached[i] : {u: whether element i - 1 can be the last of them}, for each number u of drawn elements
-    # that may be among the first i
+    # reached[i]: {u: whether element i - 1 can be a drawn one}, for each number u of drawn elements that may
+    # be among the first i elements
     reached: list[dict[int, bool]] = [{0: False}]
     for i, element_of_whole in enumerate(of_whole):
         after: dict[int, bool] = {}
@@ -280,8 +282,8 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
         return None
     observed = np.ones(len(of_whole), bool)
     for i in range(len(of_whole), 0, -1):
-        # An element that fits as a drawn one and as data counts as drawn, if the elements before it can
-        # be matched with the drawn ones that are left.
+        # An element that fits both as a drawn element and as data counts as drawn, if the remaining drawn
+        # elements can be matched with the elements before it.
         if reached[i][u] and u - 1 in reached[i - 1]:
             observed[i - 1], u = False, u - 1
     return observed
@@ -290,22 +292,22 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
 def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
     """Whether the draws (chains, draws, ...) mix once the labels of each of them are permuted.
 
-    lp : (chains, draws) float, log densities, nats
+    The argument `lp` (chains, draws) has the log densities in nats.
     """
     permuted = in_one_order(data, lp)
     if permuted is None:
         return False
     rhat = categorical_rhat(permuted)
-    moving = ~np.isnan(rhat)  # R-hat is nan of an element that has the same value in all permuted draws
+    moving = ~np.isnan(rhat)  # R-hat is nan for an element that has the same value in all permuted draws
     mixes = ~slow(effective_per_chain(np.inf, rhat[moving], len(data)))
     return bool(mixes.sum() >= SHARE_THAT_MIXES * moving.sum())
 
 
 def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
-    """{variable: the values whose probabilities have a column}, None for a count.
+    """{variable: the values whose probabilities have a column}; None for a count.
 
-    A Deterministic with other values than the drawn variables, such as a sum, has no columns either: they
-    would be nan in all other rows of the table.
+    A Deterministic with other values than the drawn variables, such as a sum, has no such columns either,
+    since these would be nan in all other rows of the table.
     """
     found = {
         str(name): values_in_draws(checked_draws(draws.data)) for name, draws in posterior.data_vars.items()
@@ -324,7 +326,8 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
 
 
 def values_in_draws(data: np.ndarray) -> np.ndarray:
-    """The values in draws (chains, draws, ...), ascending; of many only the first `FEW` and one more."""
+    """The values in draws (chains, draws, ...), ascending; of many values only the first `FEW` and
+    one more."""
     values = np.zeros(0, int)
     for x in batches(data):
         values = np.union1d(values, counted(x).values)

@@ -1,4 +1,4 @@
-"""What to do where chains are in different modes."""
+"""Remedies for chains that are in different modes."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from pymc_discrete.runtime.names import shown
 
 
 def of_modes(facts: Facts, names: Sequence[str], several: bool) -> str:
-    """What to do about variables whose chains are in different modes.
+    """A sentence with the remedy for variables whose chains are in different modes.
 
     Parameters
     ----------
-    several : whether they have several sites, which might change together
+    several : whether the variables have several sites, which might change together
     """
     if index := of_index(facts, names):
         return f"The shares of the values are those of the starts and not of the posterior. {index}"
@@ -53,7 +53,7 @@ def of_modes(facts: Facts, names: Sequence[str], several: bool) -> str:
 
 
 def by_tempering(facts: Facts) -> str:
-    """A sentence on tempering, where the run was not tempered and could have been."""
+    """A sentence about tempering, if the run was not tempered and could have been; else nothing."""
     model = facts.model
     possible = (model.observed_RVs or model.potentials) and not improper_priors(model)
     if not possible or "tempering" in facts.tree.children:
@@ -62,10 +62,11 @@ def by_tempering(facts: Facts) -> str:
 
 
 def of_index(facts: Facts, names: Sequence[str]) -> str:
-    """What to do about the first of these variables that keeps continuous ones where they are, as they do it.
+    """The remedy for the first of these variables that holds continuous variables, while these hold it; "" if
+    none.
 
-    Nothing where there is none. The log densities of such modes say nothing of their shares: models differ in
-    what wanders over its prior.
+    The log densities of such modes say nothing about the shares of the modes, since the models differ in the
+    parameters that wander over their prior.
     """
     for name in names:
         known = facts.judged[name].known
@@ -75,7 +76,7 @@ def of_index(facts: Facts, names: Sequence[str]) -> str:
 
 
 def of_models(name: str, known: Leaving) -> str:
-    """The remedy where a discrete variable and continuous ones keep each other where they are."""
+    """The remedy if a discrete variable and continuous ones hold each other at their values."""
     unused = ""
     if known.unused:
         several = len(known.unused) > 1
@@ -91,7 +92,7 @@ def of_models(name: str, known: Leaving) -> str:
 
 
 def or_summed_out(facts: Facts, names: Sequence[str]) -> str:
-    """The end of a sentence: to sum out those of these variables that are counts, if that is possible."""
+    """The end of a sentence: to sum out the counts among these variables, if that is possible."""
     counts = [name for name in facts.remedies.to_sum_out(names) if not is_nominal(facts.model, name)]
     if not counts or not facts.remedies.can_be_summed_out(counts):
         return ""

@@ -1,4 +1,4 @@
-"""Files whose functions register themselves, found by the folder that they are in."""
+"""Files whose functions register themselves; they are found by their folder."""
 
 import pkgutil
 from importlib import import_module

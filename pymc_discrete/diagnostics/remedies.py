@@ -1,4 +1,4 @@
-"""What can be done about draws that mix slowly, given what is in use and what is possible."""
+"""Remedies for draws that mix slowly, given the steps in use and what is possible."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -27,7 +27,7 @@ from pymc_discrete.collapse.choice import MOST_TIMES_THE_WORK, summed_if_it_pays
 from pymc_discrete.model.support import reason_refused
 from pymc_discrete.runtime.names import shown
 
-# scalar Ops by which a continuous value has no influence on small changes
+# scalar Ops through which a small change of a continuous value has no influence
 STEPWISE = (Ceil, Floor, RoundHalfAwayFromZero, RoundHalfToEven, Trunc, EQ, NEQ, GE, GT, LE, LT)
 
 
@@ -37,7 +37,8 @@ class Remedies:
     Parameters
     ----------
     model : pm.Model
-    used : {discrete variable: the step that draws it or the block that sums it out, `described`}
+    used : {discrete variable: the attribute `described` of the step that draws it or the block that sums it
+        out}
     """
 
     def __init__(self, model: pm.Model, used: Mapping[str, str]):
@@ -45,7 +46,7 @@ class Remedies:
         self._possible: dict[tuple[str, ...], bool] = {}
 
     def several_sites(self, names: Sequence[str]) -> str:
-        """A step that changes several sites of these variables at once, and is not theirs already."""
+        """A step that changes several sites of these variables at once and is not in use for them."""
         if any(map(self._by_long_paths, names)):
             return (
                 "pmd.FlowStep, whose flow is fitted to these draws, or longer paths than those in use "
@@ -54,11 +55,11 @@ class Remedies:
         return "pmd.PathAuxiliary(path_length=5, recompute=True)"
 
     def by_site(self, names: Sequence[str]) -> str:
-        """A step that draws single sites exactly, or nothing if it draws these variables already."""
+        """A step that draws single sites exactly; nothing if it draws these variables already."""
         return "" if self._drawn_by(names, "BlockGibbs", "TreeGibbs", "SwendsenWang") else "pmd.BlockGibbs"
 
     def along_sums(self, names: Sequence[str]) -> str:
-        """A clause: how sites of which none can change alone are moved."""
+        """A clause that says how sites are moved none of which can change alone."""
         if self._drawn_by(names, "BlockGibbs"):
             return (
                 "BlockGibbs moves several along known sums, where these are written as in "
@@ -67,7 +68,7 @@ class Remedies:
         return "pmd.BlockGibbs moves several along known sums (docs/linear_constraints.md)"
 
     def of_rejected_moves(self, names: Sequence[str], exact: bool) -> str:
-        """Why hardly a move of these variables is accepted, and what to try; ends a sentence.
+        """The end of a sentence: why hardly any move of these variables is accepted, and what to try.
 
         Parameters
         ----------
@@ -82,7 +83,7 @@ class Remedies:
         return f"every change of a single site is impossible or improbable: {self.along_sums(names)}.{more}"
 
     def of_hard_proposal(self, names: Sequence[str], exact: bool) -> str:
-        """A sentence: what to try where even the smallest moves of a proposal are often rejected.
+        """A sentence that says what to try if even the smallest moves of a proposal are often rejected.
 
         Parameters
         ----------
@@ -100,7 +101,7 @@ class Remedies:
         return any(self.used.get(name, "").startswith(tuple(f"{step}(" for step in steps)) for name in names)
 
     def _by_long_paths(self, name: str) -> bool:
-        """Whether paths whose differences are computed at each point draw a variable."""
+        """Whether a variable is drawn by paths whose differences are computed at each point."""
         return self._drawn_by([name], "PathAuxiliary") and "recompute=True" in self.used[name]
 
     def can_be_summed_out(self, names: Sequence[str]) -> bool:
@@ -121,13 +122,13 @@ class Remedies:
         return self._drawn_by(names, "SummedOut", "CollapsedNUTS")
 
     def to_sum_out(self, names: Sequence[str]) -> list[str]:
-        """Those of some variables that are not yet summed out and whose elements can change alone."""
+        """The ones among some variables that are not yet summed out and whose elements can change alone."""
         return [
             name for name in names if not self.summed_out([name]) and reason_refused(self.model, name) is None
         ]
 
     def sum_out(self, names: Sequence[str]) -> str:
-        """A sentence: to sum these counts out, where that is possible, else to draw more."""
+        """A sentence that advises to sum these counts out, if that is possible, or else to draw more."""
         if self.summed_out(names):
             return "Draw more."
         if names and self.can_be_summed_out(names):
@@ -141,7 +142,7 @@ class Remedies:
         return "Draw more: to sum them out is not possible here, or takes too much work."
 
     def of_tie(self, names: Sequence[str], two_valued: bool) -> str:
-        """A sentence: what to do about a tie of counts, or of sites of two values each."""
+        """A sentence that advises what to do about a tie of counts, or of sites with two values each."""
         if two_valued:
             return (
                 "Where labels may swap or groups of sites turn together, several must change at once: try "
@@ -153,8 +154,8 @@ class Remedies:
     def without_gradient(self) -> dict[str, str]:
         """{continuous variable: the function through which it has no gradient}, such as "round".
 
-        Not where the same term of the log density also reads it beside that function, as where a formula is
-        chosen by the sign of its argument.
+        A variable is left out if the same term of the log density also reads it outside of that function, for
+        example if the sign of an argument chooses a formula.
         """
         found: dict[str, str] = {}
         random = set(self.model.basic_RVs)
@@ -172,13 +173,13 @@ class Remedies:
         return found
 
     def _continuous_above(self, variables: Sequence[Variable]) -> list[Variable]:
-        """The continuous variables that are read by a term which computes `variables`."""
+        """The continuous variables that are read by a term which is computed from `variables`."""
         floats = [v for v in variables if str(getattr(v, "dtype", "")).startswith("float")]
         above = set(ancestors(floats, blockers=self.model.basic_RVs))
         return [rv for rv in self.model.free_RVs if rv in above and rv.dtype.startswith("float")]
 
     def slow(self, names: Sequence[str]) -> str:
-        """A sentence with what helps continuous variables that mix slowly, or nothing."""
+        """A sentence with a remedy for continuous variables that mix slowly; "" if there is none."""
         stepwise = [name for name in names if name in self.without_gradient]
         if not stepwise:
             return ""
@@ -191,14 +192,15 @@ class Remedies:
 
 
 def computed_from(v: Variable) -> Sequence[Variable]:
-    """What the value of a variable is computed from; a check may refuse a value, and changes none."""
+    """The inputs that determine the value of a variable; of a check, which changes no value, only
+    the first."""
     if v.owner is None:
         return ()
     return v.owner.inputs[:1] if isinstance(v.owner.op, CheckAndRaise) else v.owner.inputs
 
 
 def step_function(node: Apply | None) -> str:
-    """The user's name for a node whose value moves in steps, without a gradient; empty for any other node."""
+    """The user's name for a node whose value changes in steps, without a gradient; "" for any other node."""
     if node is None or not isinstance(node.op, Elemwise):
         return ""
     op = node.op.scalar_op
@@ -208,7 +210,7 @@ def step_function(node: Apply | None) -> str:
 
 
 def called_as(op: object) -> str:
-    """What the user knows a scalar Op as."""
+    """The name under which the user knows a scalar Op."""
     if isinstance(op, RoundHalfToEven | RoundHalfAwayFromZero):
         return "round"
     if isinstance(op, EQ | NEQ | GE | GT | LE | LT):

@@ -1,4 +1,5 @@
-"""Tables of what the draws of discrete variables say: of each element, and of each variable as a whole."""
+"""Tables of diagnostics for draws of discrete variables: for each element, and for each variable
+as a whole."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFrame":
-    """What the draws of discrete variables say, a row for each element.
+    """Probabilities or moments, and diagnostics, of discrete variables: a table with one row for each
+    element.
 
     A variable with up to 8 values, from -8 to 8, has the probability of each; others are taken for counts,
     and have mean and quantiles. So has a Deterministic with other values than 0, 1 and those of the variables
@@ -54,7 +56,7 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
     ValueError
         If a name is not in the posterior, a variable is not of integers, or there are fewer than 4 draws.
     """
-    import pandas as pd  # imported only here, as that takes long
+    import pandas as pd  # imported only here, since the import takes long
 
     posterior = without_names_of_clusters(idata, var_names)
     judge, frames = Judge(idata, columns=values_with_columns(posterior)), []
@@ -69,13 +71,13 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
 
 
 def without_names_of_clusters(idata: Any, var_names: str | list[str] | None) -> xr.Dataset:
-    """The discrete variables of a result, partitions among them by the sizes of their clusters."""
+    """The discrete variables of a result, where partitions are replaced by the sizes of their clusters."""
     posterior = posterior_of(idata, var_names)
     return without_names(posterior, recorded_partitions(posterior))
 
 
 def described_columns() -> str:
-    """The columns in the docstring of `summary`."""
+    """The description of the columns in the docstring of `summary`."""
     indent = " " * 12
     texts = [fill(c.meaning, 110, initial_indent=indent, subsequent_indent=indent) for c in SUMMARY_COLUMNS]
     return f"\n{' ' * 8}".join(f"{c.names}\n{text}" for c, text in zip(SUMMARY_COLUMNS, texts, strict=True))
@@ -85,7 +87,7 @@ summary.__doc__ = (summary.__doc__ or "").replace("{columns}", described_columns
 
 
 def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFrame":
-    """What the draws of discrete variables say of each variable as a whole, a row for each variable.
+    """Diagnostics of each discrete variable as a whole: a table with one row for each variable.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
         ess, rhat
             of the vector, by Hamming distances: see `diagnostics.hamming_ess` and `diagnostics.hamming_rhat`
         worst ess, worst rhat
-            of the worst element, `ess` being that of categories
+            of the worst element, with `ess` of categories
         rejected between, rejected within, too few
             the share of elements, among those with a p-value, that `diagnostics.chi_square` rejects at a
             false discovery rate of 5 %, between chains and from the begin of chains to their end; the share
@@ -112,9 +114,9 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
     Raises
     ------
     ValueError
-        As `summary`.
+        For the reasons named in `summary`.
     """
-    import pandas as pd  # imported only here, as that takes long
+    import pandas as pd  # imported only here, since the import takes long
 
     posterior = without_names_of_clusters(idata, var_names)
     judge, rows = Judge(idata), {}
@@ -141,7 +143,7 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
 
 
 def least(values: np.ndarray) -> float:
-    """The least number that is not nan, or nan."""
+    """The smallest number that is not nan; nan if there is none."""
     known = values[~np.isnan(values)]
     return float(known.min()) if len(known) else np.nan
 

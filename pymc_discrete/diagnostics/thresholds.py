@@ -1,33 +1,35 @@
-"""All numbers by which draws are judged, each with its reason; no other file has one of its own.
+"""All numbers by which draws are judged, each with its reason; no other file has such numbers.
 
 Numbers that say how much is computed at once, how many draws are looked at, or how many names a message has,
-decide nothing about draws, and stand where they are used.
+decide nothing about draws, and are in the files that use them.
 """
 
 # ---------------------------------------------------------------- numbers of draws that are enough
 # Halves of a chain must have two draws each for a variance within them.
 FEWEST_DRAWS = 4
 FEWEST_DRAWS_OF_R_STAR = (
-    10  # a classifier learns from 70 % of each half of a chain: from three draws at least
+    10  # a classifier learns from 70 % of each half of a chain, which must be three draws at least
 )
-# Draws of a chain from which R-hat, ESS and elements that never moved are reported: PyMC's own checks begin
-# there, and an element that moves in one draw of 20 stands still in all of them with a probability of 0.6 %.
+# The number of draws of a chain from which R-hat, ESS and elements that never moved are reported. PyMC's own
+# checks begin there, and an element that moves in one draw of 20 stands still in all of them with a
+# probability of 0.6 %.
 ENOUGH_DRAWS = 100
 
 # ---------------------------------------------------------------- slow mixing
-# Vehtari et al. 2021, and PyMC's own warnings: a larger R-hat, or fewer effective draws of each chain.
+# The limits of Vehtari et al. 2021 and of PyMC's own warnings: a larger R-hat, or fewer effective draws per
+# chain, means slow mixing.
 LARGEST_RHAT = 1.01
 FEWEST_EFFECTIVE = 100
-# R-hat from which chains are taken to be in different modes. The means of two chains then lie 2 standard
+# The R-hat from which chains count as being in different modes. The means of two chains are then 2 standard
 # deviations of a chain's draws apart; the draws of chains that are merely slow overlap more than that.
 RHAT_OF_MODES = 1.5
-# The indicators 1[z = k] of values whose probability is within these are those that must mix: of rarer ones
-# there are so few visits that their R-hat and ESS are noise.
+# The indicators 1[z = k] of values whose probability is within these limits must mix. Rarer values have so
+# few visits that their R-hat and ESS are noise.
 RARE_VALUE, COMMON_VALUE = 0.05, 0.95
 
 # ---------------------------------------------------------------- elements that hardly move, or never
-# If more moves than this are expected, none at all is no coincidence: its probability is below e^-7, or 1 in
-# 1,100.
+# If more moves than this are expected, no move at all is no coincidence: its probability is below e^-7, or 1
+# in 1,100.
 SURELY_MOVES = 7.0
 # If fewer moves than this are expected in a chain, an element that did move did so while the other unknowns
 # had other values than now.
@@ -35,36 +37,38 @@ HARDLY_MOVES = 1e-3
 # If all other values of an element together have a smaller probability, given everything else, a run of any
 # usual length does not see them.
 IMPROBABLE = 1e-9
-# A chain is cut into this many stretches, and it is counted in how many of them an element moved: moves in
-# clumps count once, and 1 in 10 is enough to tell a chain that stands still from one that moves.
+# A chain is divided into this many intervals, and the intervals in which an element moved are counted: moves
+# in clumps count once, and 1 interval in 10 is enough to tell a chain that stands still from one that moves.
 STRETCHES = 10
 # Log odds at different states of the other unknowns are equal if they differ by less than this, in nats, or
 # by less than this share of themselves: rounding in 32 bits.
 EQUAL_ODDS, EQUAL_ODDS_SHARE = 1e-3, 1e-5
-# The value of an element must be possible in at least one of this many such states: else too few are left.
+# In at least one of this many such states, the value of an element must be possible; otherwise too few states
+# are left.
 POSSIBLE_IN_ONE_OF = 4
-INFINITE = 1e100  # no quantity of a model is as large; a draw beyond it has gone to infinity
+INFINITE = 1e100  # no quantity of a model is as large as this; a draw beyond it has gone to infinity
 
 # ---------------------------------------------------------------- ties
-# Correlation from which two quantities are tied: one explains 81 % of the variance of the other, and a step
-# that moves one alone goes less than half as far.
+# The correlation from which two quantities count as tied: one explains 81 % of the variance of the other, and
+# a step that moves one alone goes less than half as far.
 CORRELATION_OF_TIES = 0.9
 
 # ---------------------------------------------------------------- labels
 # Two chains agree if the mean total variation distance of their labels is at most this.
 CHAINS_AGREE = 0.1
-# A permutation of labels must at least halve the differences between draws: the best of many permutations
-# makes draws of any variable somewhat more alike.
+# A permutation of labels must at least halve the differences between draws, since the best of many
+# permutations makes draws of any variable somewhat more alike.
 LEFT_BY_PERMUTATION = 0.5
 # With fewer sites than this, in all or for each label, some permutation fits by chance.
 FEWEST_SITES, FEWEST_SITES_PER_LABEL = 10, 3
 # Two means of log densities count as equal if they differ by at most this many standard errors plus this many
 # nats.
 EQUAL_MEANS_ERRORS, EQUAL_MEANS_NATS = 4.0, 0.1
-# Share of elements that must mix once labels are permuted: of hundreds, a few do not by chance.
+# The share of elements that must mix after labels are permuted: of hundreds of elements, a few do not mix by
+# chance.
 SHARE_THAT_MIXES = 0.95
 
 # ---------------------------------------------------------------- the chi-square test
-# Effective draws of each chain, and of each category, that a p-value needs: with fewer the distribution of
-# the statistic is not chi-square (Cochran's rule for the categories).
+# The effective draws of each chain, and of each category, that a p-value needs: with fewer draws the
+# distribution of the statistic is not chi-square (for the categories this is Cochran's rule).
 FEWEST_EFFECTIVE_OF_P, FEWEST_EFFECTIVE_OF_CATEGORY = 50, 5

@@ -1,7 +1,7 @@
-"""What is decided of each element of a discrete variable: a word, and why.
+"""The verdict on each element of a discrete variable: a word, and the reasons for it.
 
-Here and nowhere else it is decided that something mixes slowly, is stuck, apart, constant, certain. The
-table, the log, the plots and a chain of `pm.sample` read what these functions say.
+Only this file decides that an element mixes slowly, or is stuck, apart, constant or certain. The table, the
+log, the plots and a chain of `pm.sample` read the results of these functions.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ VERDICTS = {"observed", "fixed", "certain", "constant", "labels", "stuck", "apar
 
 
 class Decided(NamedTuple):
-    """What is decided of the elements of a variable.
+    """The verdicts on the elements of a variable.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Decided(NamedTuple):
 
     @property
     def suspect(self) -> np.ndarray:
-        """(elements,) bool, which never moved in a chain, or have modes, for no known reason."""
+        """(elements,) bool, the elements that never moved in a chain, or have modes, for no known reason."""
         in_modes = (self.too_few_moves | self.in_modes) & (self.verdict != "labels")
         return self.unexplained | np.isin(self.verdict, ("stuck", "apart")) | in_modes
 
@@ -74,12 +74,12 @@ def decide(
     switch: bool = False,
     observed: np.ndarray | None = None,
 ) -> Decided:
-    """What is decided of each element of a variable.
+    """The verdicts on the elements of a variable.
 
     Parameters
     ----------
     movement : Movement
-    rhat, ess : (elements,) float, of categories
+    rhat, ess : (elements,) float, R-hat and ESS of categories
     known : what is known of possible values and their probabilities
     agree : (elements,) bool, whether chains begin alike once labels are permuted, if that makes chains agree
     switch : whether labels are permuted within chains, and draws that are relabelled mix
@@ -114,7 +114,7 @@ def decide(
 
 # ---------------------------------------------------------------- slow mixing
 def effective_per_chain(ess: np.ndarray | float, rhat: np.ndarray | float, chains: int) -> np.ndarray:
-    """Effective draws of a chain, just below the limit where R-hat is too large, infinite if unknown.
+    """Effective draws per chain; just below the limit if R-hat is too large, infinite if nothing is known.
 
     Parameters
     ----------
@@ -136,14 +136,15 @@ def in_modes(rhat: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------- elements that move rarely
 def seldom(movement: Movement) -> np.ndarray:
-    """(elements,) bool, which moved so rarely that what is known beside the draws matters."""
+    """(elements,) bool, the elements that moved so rarely that knowledge besides the draws matters."""
     return movement.stretches.sum(axis=0) < max(SURELY_MOVES, movement.chains)
 
 
 def few_stays(movement: Movement) -> np.ndarray:
-    """(elements,) bool, which moved in few draws, and less often than draws must be effective.
+    """(elements,) bool, the elements that moved in fewer draws than must be effective.
 
-    Where something else decides when an element can move, what it does between two moves counts once.
+    If another variable decides when an element can move, everything that happens between two moves counts as
+    one draw.
     """
     enough = min(FEWEST_EFFECTIVE, RARE_VALUE * movement.draws)
     return movement.moves.sum(axis=0) < enough * movement.chains
@@ -152,10 +153,10 @@ def few_stays(movement: Movement) -> np.ndarray:
 def stuck_chains(movement: Movement, known: Leaving | None) -> np.ndarray:
     """(chains, elements) bool, chains in which an element stood still though it moved in others.
 
-    It is no coincidence where the others moved in so many of their stretches that one would stand still in
-    all of its own with a probability below e^-7, of any of the elements. Moves in clumps shorter than a
-    stretch count once. Of what is summed out, and drawn anew each time, the probabilities in the chain itself
-    tell how often it should have moved.
+    This is no coincidence if the other chains moved in so many of their intervals of draws (see `Movement`)
+    that the probability that any element stands still in all intervals of a chain is below e^-7. Moves in
+    clumps shorter than an interval count once. For a variable that is summed out and drawn anew each time,
+    the probabilities in the chain itself say how often it should have moved.
     """
     immobile = movement.moves == 0
     least = SURELY_MOVES + np.log(max(immobile.shape[1], 1))
@@ -169,13 +170,12 @@ def stuck_chains(movement: Movement, known: Leaving | None) -> np.ndarray:
 def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
     """(elements,) bool, elements that moved too rarely for their shares to mean anything, whatever ESS says.
 
-    A variable of one element of which no chain came back to a value that it had left: nothing tells how long
-    it stays there; or one that moved a few times in all, where nothing else is known of it. (Of many elements
-    some have a rare value now and then, or where a chain begins or ends.) Or an element
-    that a continuous variable holds where the chains ended, in all of them: it goes from mode to mode, a few
-    times in all. Or an index of models that is held in most of them, and moved rarely: a chain comes to
-    another model when its parameters are near by chance, and leaves it at once, or else stays until those of
-    the first are near again, so that a few visits tell nothing of its probability.
+    There are three cases. A variable of one element moved at most once in each chain, or it moved a few times
+    in all and nothing else is known about it; among many elements, some have a rare value now and then. An
+    element is held by a continuous variable where the chains ended, in all chains: it goes from mode to mode
+    a few times in all. An index of models is held in most chains and moved rarely: a chain gets to another
+    model when the parameters of that model are near by chance, and leaves it at once, or stays until the
+    parameters of the first model are near again, so that a few visits say nothing about its probability.
     """
     rarely = seldom(movement)
     unknown = known is None or known.probability is None
@@ -189,11 +189,11 @@ def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
 
 
 def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.ndarray:
-    """(chains, elements) bool, whether no move is to be expected in so many draws like the last one.
+    """(chains, elements) bool, whether no move is expected in as many draws from the last point of the chain.
 
     Parameters
     ----------
-    probability : (chains, elements) float, of another value where the chains ended
+    probability : (chains, elements) float, the probability of another value where the chains ended
     """
     return np.nan_to_num(probability, nan=1.0) * movement.draws < HARDLY_MOVES
 
@@ -202,11 +202,11 @@ def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.nda
 def stood_still_by_chance(probability: np.ndarray, draws: int) -> np.ndarray:
     """(elements,) bool, whether no move in so many draws is plausible in every chain.
 
-    It is not where a move is so improbable that an element counts as held at its value.
+    It does not count as plausible if a move is so improbable that the element counts as held at its value.
 
     Parameters
     ----------
-    probability : (chains, elements) float, of a move in one draw
+    probability : (chains, elements) float, the probability of a move in one draw
     """
     expected = probability * draws
     return ((expected >= HARDLY_MOVES) & (expected < SURELY_MOVES)).all(axis=0)
@@ -217,8 +217,9 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
 
     Parameters
     ----------
-    known : of the variable, where it is known
-    still : (elements,) bool, which elements these are; the words of others mean nothing
+    known : the `Leaving` of the variable, if it is known
+    still : (elements,) bool, the elements with the same value in all draws; the words for other elements mean
+        nothing
     draws : number of draws of a chain
 
     Returns
@@ -233,9 +234,10 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
         expected = np.where(judged, known.least, 0.0) * len(known.probability) * draws
         found[judged & known.is_certain] = "certain"
         several = known.several & judged
-        # If many elements are each expected to move rarely, some of them should have moved.
+        # If each of many elements is expected to move rarely, some of them should have moved.
         together = still[known.several].all() and expected[several].sum() >= SURELY_MOVES
-        # Among very many elements some stand still by chance, so more moves must have been expected of one.
+        # Among very many elements some stand still by chance, so that more moves must have been expected of a
+        # single one.
         surely = SURELY_MOVES + np.log(max(len(still), 1))
         found[several & (expected >= (HARDLY_MOVES if together else surely))] = "stuck"
     found[~known.several] = "fixed"
@@ -243,7 +245,7 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
 
 
 def unexplained(known: Leaving | None, verdict: np.ndarray, draws: int) -> np.ndarray:
-    """(elements,) bool, which constant elements may have other values that were not seen for a reason.
+    """(elements,) bool, constant elements whose other values were possibly not seen for a reason.
 
     Parameters
     ----------
@@ -254,5 +256,5 @@ def unexplained(known: Leaving | None, verdict: np.ndarray, draws: int) -> np.nd
     if known is None or known.probability is None:
         return constant & (known is None or not known.summed)
     p = np.nanmean(np.where(np.isnan(known.probability), 1.0, known.probability), axis=0)
-    rare = (p >= IMPROBABLE) & (known.least * draws < SURELY_MOVES)  # no move was to be expected
+    rare = (p >= IMPROBABLE) & (known.least * draws < SURELY_MOVES)  # no move was expected
     return constant & (known.is_alone | ~(rare | known.joint))

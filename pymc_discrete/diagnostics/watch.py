@@ -1,7 +1,7 @@
 """Diagnostics of a single chain in `pm.sample`: recorded after tuning, and reported when the chain ends.
 
-A step sees one chain, with all variables of the model. It can tell whether its own variables never move,
-whether an index of models moves too rarely, and whether its variables are tied to one another or to
+A step sees one chain, with all variables of the model. The step can tell whether its own variables never
+move, whether an index of models moves too rarely, and whether its variables are tied to one another or to
 continuous ones. Diagnostics that compare chains (R-hat, labels that differ between chains) are beyond a step.
 """
 
@@ -23,15 +23,15 @@ from pymc_discrete.runtime.names import labels_in, shown
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-MOST_KEPT = 2000  # largest number of draws that are kept, evenly spaced
-TIES_OF_CHAIN = 2  # largest number of ties that a chain reports
+MOST_KEPT = 2000  # the largest number of draws that are kept, evenly spaced
+TIES_OF_CHAIN = 2  # the largest number of ties that a chain reports
 
 
 class Watch:
     """A record of the draws of a chain after tuning.
 
-    It keeps the sum of each variable of the step that counts something, and some elements of the continuous
-    variables.
+    The record has the sum of each variable of the step that counts something, and some elements of the
+    continuous variables.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Watch:
     draws : number of draws that the chain will have
     x : (d,) int, the first draw
     point : the model's point at the first draw
-    used : the step, as `JaxStep.described` has it
+    used : the description `JaxStep.described` of the step
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Watch:
         self._alone = [m.name for m in members if m.size == 1]
         self._sites_alone = np.array([m.start for m in members if m.size == 1], int)
         self._movement = MovementOfChain(np.asarray(x)[self._sites_alone], draws)
-        # The sum of a nominal variable has a meaning only if its sites have two values, and the sum of sites
-        # that cannot change alone is fixed.
+        # The sum of a nominal variable has a meaning only if its sites have two values. The sum of sites that
+        # cannot change alone is fixed.
         self._counted = [
             n
             for n, m in enumerate(members)
@@ -83,7 +83,8 @@ class Watch:
         size, passed = max(sum(np.size(point[v.name]) for v in model.continuous_value_vars), 1), 0
         spacing = -(-size // MOST_SERIES)
         for v in model.continuous_value_vars:
-            # the elements that are kept are evenly spaced among those of all continuous variables together
+            # the elements that are kept are evenly spaced among the elements of all continuous variables
+            # together
             elements = np.arange(-passed % spacing, np.size(point[v.name]), spacing)
             passed += np.size(point[v.name])
             if len(elements):
@@ -106,7 +107,7 @@ class Watch:
         self.seen += 1
 
     def conclusions(self, target: Target, point: PointType) -> list[str]:
-        """The warnings about the chain, which has ended at `point`; `target` is that of the step."""
+        """The warnings about the chain, which has ended at `point`; `target` is the target of the step."""
         names = [*self._count_names, *self._element_names]
         series = dict(zip(names, self._kept.T[:, None], strict=True))
         counts = {name: series[name] for name in self._count_names}
@@ -116,7 +117,7 @@ class Watch:
         return said + [sentence(tie) for tie in found]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:
-        """What to do about a tie, for `ties`."""
+        """The advice about a tie, in the form that `ties` needs."""
         names = [self._variables[name] for name in series if name in self._variables]
         return self._remedies.of_tie(names, two_valued)
 
@@ -136,7 +137,7 @@ class Watch:
         ]
 
     def _moved_too_rarely(self, target: Target, point: PointType) -> list[str]:
-        """What is said of an index of models that visits other models too rarely, see `too_few_moves`."""
+        """The sentence about an index of models that visits other models too rarely, see `too_few_moves`."""
         movement = self._movement.counted()
         few = few_stays(movement) & ~movement.immobile
         if not few.any():

@@ -1,1 +1,1 @@
-"""By how much a log density changes when a site does: from the graph of a block to a target."""
+"""The changes of a log density when sites move: from the graph of a block to a target."""

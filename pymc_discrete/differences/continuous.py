@@ -37,7 +37,7 @@ from pymc_discrete.structure.sums import all_summands
 
 _kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
 
-CHECKED = "_value_and_slopes"  # this method runs seldom: only to check where a chain starts
+CHECKED = "_value_and_slopes"  # `at` runs seldom: only to check the point at which a chain starts
 
 
 class ContinuousDensity(CompiledMethods):
@@ -49,16 +49,16 @@ class ContinuousDensity(CompiledMethods):
     names : list of str
         Value variables of the block.
     point : {value variable name: array}
-        Gives the shapes of all value variables.
+        A point that gives the shapes of all value variables.
     vectors : {name: names of value variables}, optional
         Variables outside the block that are passed as parts of one vector with this name.
     structure : Structure, optional
-        That of the model, where its numbers are inputs of the density and no constants in it.
+        The structure of the model, if its numbers are inputs of the density and no constants in it.
     slopes : bool
         Whether the gradient is needed.
     integrate : names of value variables outside the block that are integrated out
-    counts : lists of names, each of integer variables that belong to the block as real numbers, and are one
-        vector there if they are several; `point` then has the vector, too
+    counts : lists of names of integer variables that belong to the block as real numbers; the variables of a
+        list with several names are one vector, which `point` then has as well
 
     Attributes
     ----------
@@ -105,8 +105,8 @@ class ContinuousDensity(CompiledMethods):
             self.graph = integrated(self.graph, together)
         self._terms = pulled_out(without_selections([t for _, t in self.graph.terms], self.graph), self.graph)
         self._sum = pt.add(pt.constant(0.0), *map(added_up, self._terms))
-        # NUTS evaluates the gradient far more often than anything else, so that what it needs of the data,
-        # such as the transpose of a matrix, is made once
+        # NUTS evaluates the gradient far more often than anything else, so the tensors that the gradient
+        # needs of the data, such as the transpose of a matrix, are made once.
         self._gradient = gradient(self._sum, self.graph.values) if slopes else []
         made_for = f"{NUMBER}for the gradient by {shown(self.names)}: "
         self._gradient = self.graph.hoist(self._gradient, made_for)
@@ -121,7 +121,7 @@ class ContinuousDensity(CompiledMethods):
 
     @property
     def identity(self) -> list[Any]:
-        """What it computes; see `model.identity`."""
+        """A key of everything that the density computes; see `model.identity`."""
         graphs = [self._inputs, self._sum, self._gradient, self._rest_graph, *self._terms]
         of_values = [self.graph.groups[v] for v in self.graph.values]
         return [graphs, of_values, self._shapes, self.graph.integral, self.graph.conjugate, width_of_models()]
@@ -140,10 +140,11 @@ class ContinuousDensity(CompiledMethods):
         integrate: Sequence[str] = (),
         counts: Sequence[Sequence[str]] = (),
     ) -> tuple["ContinuousDensity", dict[str, np.ndarray]]:
-        """A density, and the numbers (data and constants of the model) that it takes as arguments.
+        """A density, and the values of the numbers (data and constants of the model) that it takes as
+        arguments.
 
-        Models of the same structure share one density. A point that the density is given must hold the
-        numbers beside the values of the variables.
+        Models of the same structure share one density. Each point at which the density is evaluated must have
+        the numbers, besides the values of the variables.
         """
         start = dict[str, np.ndarray]()
         if integrate and (given := augmented(model, integrate)):
@@ -176,7 +177,7 @@ class ContinuousDensity(CompiledMethods):
     # ------------------------------------------------------------ points and vectors
     @property
     def slices(self) -> dict[str, slice]:
-        """{variable or vector of the block: its part of q}."""
+        """{variable or vector of the block: the slice of q with its elements}."""
         starts = [0, *self._ends[:-1]]
         return {
             str(v.name): slice(int(start), int(end))
@@ -184,11 +185,11 @@ class ContinuousDensity(CompiledMethods):
         }
 
     def ravel(self, point: Mapping[str, Any], xp=jnp) -> Any:
-        """q (size,) of a point; `xp` is the array library."""
+        """q (size,), the coordinates of the block at a point; `xp` is the array library."""
         return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])
 
     def parts(self, q) -> list[Any]:
-        """The values of the block's variables, from q (size,)."""
+        """The values of the block's variables at q (size,)."""
         return [
             q[end - int(np.prod(s, dtype=int)) : end].reshape(s)
             for end, s in zip(self._ends, self._shapes, strict=True)
@@ -199,7 +200,7 @@ class ContinuousDensity(CompiledMethods):
         return [point[v.name] for v in self.graph.others]
 
     def joined(self, q, point: dict[str, Any]) -> dict[str, Any]:
-        """The point with the block at q; the order of its entries stays."""
+        """The point, with the block's variables at q; the order of its keys stays the same."""
         new = dict(point)
         for v, part in zip(self.graph.values, self.parts(q), strict=True):
             new[v.name] = part.astype(point[v.name].dtype)
@@ -211,7 +212,7 @@ class ContinuousDensity(CompiledMethods):
         return jnp.asarray(self._total(*self.parts(q), *others)[0], float).reshape(())
 
     def rest(self, others: list[Any]):
-        """() float, the sum of those terms that do not depend on the block and that JAX can compile."""
+        """() float, the sum of the terms that do not depend on the block and that JAX can compile."""
         return jnp.asarray(self._rest(*others)[0], float).reshape(())
 
     def logdensity(self, point: Mapping[str, Any]):
@@ -223,7 +224,8 @@ class ContinuousDensity(CompiledMethods):
     def near(self, start, others: list[Any]) -> Callable:
         """The sum of the terms that depend on the block, as a function of q.
 
-        In float32 it is counted from `start`, as a sum of changes of summands, which rounding affects less.
+        In float32 the value at `start` is subtracted, summand by summand, which makes rounding errors
+        smaller.
         """
         if not floats_are_32_bit():
             return lambda q: self.block(q, others)
@@ -231,16 +233,17 @@ class ContinuousDensity(CompiledMethods):
         return lambda q: change(self._summands(*self.parts(q), *others), at_start)
 
     def differentiable(self, start, others: list[Any]) -> Callable:
-        """As `near`, with PyTensor's gradient as the derivative.
+        """The function of `near`, with PyTensor's gradient as its derivative.
 
-        JAX's own gradient of `where(ok, f(q), -inf)` is nan where that of f is not finite, even if `ok` is
-        False.
+        JAX's own gradient of `where(ok, f(q), -inf)` is nan where the gradient of f is not finite, even if
+        `ok` is False.
         """
         values, evaluate = separated(self.value_and_slope(start, others), start)
-        # NUTS also evaluates the density once outside of its loops, at the start of a draw. Without a barrier
-        # XLA computes these values again there, in every loop over elements that reads them.
+        # NUTS also evaluates the density once outside of its loops, at the start of a draw. Without a
+        # barrier, XLA computes the inputs again there, in every loop over elements that reads them.
         values = jax.lax.optimization_barrier(values)
-        # compiled with what calls it; here it only saves tracing it again for each of its uses
+        # A jitted function is compiled with its caller; here `jit` only saves tracing it again for each of
+        # its uses.
         traced_once = jax.jit(evaluate)
         evaluate = functools.partial(traced_once, values)
 
@@ -252,7 +255,7 @@ class ContinuousDensity(CompiledMethods):
         return logdensity
 
     def value_and_slope(self, start, others: list[Any]) -> Callable:
-        """As `near`, and its gradient (size,), as a function of q."""
+        """A function of q that returns the value of `near`'s function and its gradient (size,)."""
         n = len(self.graph.values)
         at_start = reference(self._summands(*self.parts(start), *others)) if floats_are_32_bit() else None
 
@@ -267,18 +270,18 @@ class ContinuousDensity(CompiledMethods):
         return function_of
 
     def value_and_slopes(self, point: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray]]:
-        """The log density, as `logdensity`, and its gradient {value variable: array} at a point.
+        """The value of `logdensity` at a point, and its gradient {value variable: array}.
 
-        Runs a program that is compiled at the first call.
+        It runs a program that is compiled at the first call.
         """
         value, rest, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
         slopes = {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
         return np.asarray(value) + np.asarray(rest), slopes
 
     def at(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """() the sum of the terms that depend on the block, and its gradient (size,), on the host.
+        """(), the sum of the terms that depend on the block, and its gradient (size,), on the host.
 
-        Runs the same program as `value_and_slopes`.
+        It runs the same program as `value_and_slopes`.
         """
         value, _, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
         return np.asarray(value), np.concatenate([np.ravel(s) for s in slopes])
@@ -293,7 +296,7 @@ class ContinuousDensity(CompiledMethods):
 
     @functools.cached_property
     def _parts_of_sum(self) -> list[Variable]:
-        """Tensors whose elements add to the log density."""
+        """Tensors whose elements add up to the log density."""
         return [p for t in self._terms for p in all_summands(t, self.graph)]
 
     @functools.cached_property
@@ -311,7 +314,7 @@ def gradient(total: Variable, values: list[Variable]) -> list[Variable]:
     Raises
     ------
     ValueError
-        If PyTensor cannot differentiate it.
+        If PyTensor cannot differentiate the log density.
     """
     try:
         return pytensor.grad(total, values, disconnected_inputs="ignore")

@@ -47,28 +47,28 @@ class ModelDensity(SumOfParts):
     differences, window
         As in `target_from_model`.
     structure : Structure, optional
-        That of the model, where its numbers are inputs of the density and no constants in it.
+        The structure of the model, if its numbers are inputs of the density and no constants in it.
     join : bool
         Whether variables that play the same role in the model become parts of one vector of the space.
     integrate : names of value variables that are integrated out
-    whole : names of variables and potentials whose terms belong to the block's also where they turn out not
-        to depend on it
+    whole : names of variables and potentials whose terms are counted among the terms of the block, even if
+        they do not depend on it
 
     Attributes
     ----------
     graph : LogpGraph
-    totals : those in whose place totals stand; sites are values of totals there
+    totals : counts whose totals take their place, so that sites have values of totals
     integrated : names of the value variables that are integrated out
     numbers : dict
-        {name: value} of those inputs of the density that are data or constants of the model, and of further
-        variables, which stand for what a program draws of them.
+        {name: value} of the inputs of the density that are data or constants of the model, or further
+        variables, whose values a program draws.
     plan : Plan
         The part that computes the differences of each term.
     parts : list of Part
     untouched : Untouched
         The terms that do not depend on the block.
     width_of_jax : bool
-        Whether numbers have the width that JAX is set to, instead of that of PyTensor's floats.
+        Whether numbers have the width that JAX is set to, instead of the width of PyTensor's floats.
     """
 
     width_of_jax = False
@@ -121,7 +121,7 @@ class ModelDensity(SumOfParts):
 
     @property
     def identity(self) -> list[Any]:
-        """What it computes; see `model.identity`."""
+        """A key of everything that the density computes; see `model.identity`."""
         graph = self.graph
         graphs = [graph.values, graph.others, *graph.terms, *self.untouched.in_jax]
         groups = [graph.groups[v] for v in [*graph.values, *graph.others]]
@@ -135,16 +135,17 @@ class ModelDensity(SumOfParts):
     def for_model(
         self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]
     ) -> "ModelDensity | None":
-        """The same density for another model of this structure; both share their compiled functions.
+        """The same density for another model of the same structure; the two share their compiled functions.
 
         Parameters
         ----------
-        point : where it starts by default
-        numbers : those of the model's structure
+        point : the default starting point
+        numbers : the numbers of the model's structure
 
         Returns
         -------
-        ModelDensity, or None where a decision was made that these numbers do not allow (see `decided`)
+        ModelDensity, or None if the graph holds only for numbers with other outcomes of a comparison (see
+        `decided`)
         """
         values = self.graph.derivation.of(numbers)
         if values is None:
@@ -154,10 +155,11 @@ class ModelDensity(SumOfParts):
         return other
 
     def _other_windows(self, window) -> dict[str, Any]:
-        """Options of `Space.build` for windows that the user leaves to "auto", from the cost of differences.
+        """Options of `Space.build` for windows that the user leaves at "auto", chosen by the cost of
+        differences.
 
         Where differences are first-order estimates, only {x - 1, x + 1} are neighbours (Grathwohl et al.
-        2021, footnote 1). Where they are exact, Gibbs sampling evaluates as many values as are cheap.
+        2021, footnote 1). Where differences are exact, Gibbs sampling evaluates as many values as are cheap.
         """
         windows = window if isinstance(window, dict) else dict.fromkeys(self.names, window)
         descriptions, groups = self.plan.describe(), [self.graph.groups[v] for v in self.graph.values]
@@ -222,14 +224,14 @@ class ModelDensity(SumOfParts):
         return rounding_of(pt.add(pt.constant(0.0), *terms), [*self.graph.values, *self.graph.others])
 
     def rounding(self, point: dict[str, np.ndarray]) -> float:
-        """How far rounding may move the log density at a point, in units of the machine epsilon.
+        """The largest rounding error of the log density at a point, in units of the machine epsilon.
 
         See `rounding_of`.
         """
         with PYTENSOR, np.errstate(all="ignore"):
             return float(self._rounding(*self.graph.arguments(self.numbers | point)))
 
-    # ------------------------------------------------------------ what is integrated out
+    # ------------------------------------------------------------ variables that are integrated out
     @cached_property
     def _integrated(self) -> list[IntegratedOut]:
         graph, found = self.graph, list[IntegratedOut]()
@@ -241,7 +243,8 @@ class ModelDensity(SumOfParts):
         return found
 
     def check_integral(self, point: dict[str, np.ndarray]) -> None:
-        """Refuse an integral that does not exist at a point, or would not with other gates, on the host.
+        """Refuse, on the host, an integral that does not exist at a point, or would not exist for other
+        gates.
 
         Raises
         ------

@@ -15,7 +15,7 @@ from pymc_discrete.space.target import Target
 
 
 class FunctionDensity(GivenInputs):
-    """The log density that a JAX function gives over a space.
+    """A log density over a space, given by a JAX function.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class FunctionDensity(GivenInputs):
         return {**(point or {}), **self.space.unravel(x)}
 
     def argument(self, x: Array) -> Array:
-        """What the function takes at x (d,) int: x itself, or its one-hot encoding (d, K) float."""
+        """The argument of the function at x (d,) int: x itself, or its one-hot encoding (d, K) float."""
         if not self.one_hot:
             return x
         return jnp.asarray(np.arange(self.space.K) == (x - self.space.lower)[:, None], float)
@@ -73,20 +73,23 @@ class FunctionDensity(GivenInputs):
     def _at(
         self, x: Array, context: Any, logdensity: Callable[..., Array], values: Any, inside: Any
     ) -> tuple[Array, Array]:
-        """`logdensity` at x, and the differences (d, K) to `values` (d, K) where they are `inside`."""
+        """`logdensity` at x, and the differences (d, K) to the values (d, K), -inf where `inside` (d, K) is
+        false.
+        """
         if self.exact:
             return super()._at(x, context, logdensity, values, inside)
         value, slope = jax.value_and_grad(lambda a: jnp.asarray(self.function(a, *context)).reshape(()))(
             self.argument(x).astype(float)
         )
         if self.one_hot:
-            # Grathwohl et al. 2021, Eq. 4: the slope at the neighbour less that at the current value
+            # Grathwohl et al. 2021, Eq. 4: the slope in the column of the neighbour less the slope in the
+            # column of the current value
             d = slope - jnp.take_along_axis(slope, (x - self.space.lower)[:, None], axis=1, mode="clip")
         else:
             # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
             d = slope[:, None] * (values - x[:, None])
-        # Where the slope is infinite or nan, a neighbour could count as impossible although it is not. With
-        # an estimated difference of 0 it can still be proposed.
+        # Where the slope is infinite or nan, a possible neighbour could count as impossible. With an
+        # estimated difference of 0 it can still be proposed.
         d = jnp.where(jnp.isfinite(d), d, 0.0)
         return self.allowed(x, value), masked_differences(d, values, inside, x)
 
@@ -137,8 +140,8 @@ def target_from_logdensity(
     Raises
     ------
     TypeError, ValueError
-        For arguments of another kind; for a one-hot encoding of a site with a window; for the slope in a site
-        whose values have no order, which says nothing of its other values.
+        For arguments of another kind; for a one-hot encoding of a site with a window; for a slope with
+        respect to a site whose values have no order, since it says nothing about other values.
 
     References
     ----------

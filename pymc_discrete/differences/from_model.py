@@ -39,7 +39,7 @@ def target_from_model(
     Parameters
     ----------
     model : pm.Model, optional
-        By default the model of the context.
+        The default is the model of the `with` block.
     vars : RV, name or value variable, or a list of them
         The block; by default every discrete free variable whose elements can change alone. Vectors of counts
         with a fixed sum and permutations, which `kernels.block_gibbs`, `gibbs_with_gradients` and
@@ -54,12 +54,13 @@ def target_from_model(
         The neighbours of integers without a bound, or with more than 256 values if evaluating all of them
         costs too much: the offsets ±1, ±2, ±4, ..., or -w, ..., w for an integer w.
     initial_point : {value variable name: array}, optional
-        Gives the shapes of the variables; by default `model.initial_point()`.
+        A point that gives the shapes of the variables; by default `model.initial_point()`.
     integrate : None, "auto", or RV, name or value variable, or a list of them
         Continuous variables that are integrated out. Given all else, the log density must be a quadratic form
-        in them; or labels select their elements, ``phi[z]``, and their prior is conjugate to what reads them.
-        "auto" takes the latter, and where there are none all of the former that the block's terms depend on.
-        (Coefficients of a logistic or probit likelihood are integrated out in `sample` only.)
+        in the variables; or labels select their elements, ``phi[z]``, and their prior is conjugate to the
+        terms that read them. "auto" takes the conjugate variables; if there are none, it takes all variables
+        with a quadratic form that the block's terms depend on. (Coefficients of a logistic or probit
+        likelihood are integrated out in `sample` only.)
 
     Returns
     -------
@@ -77,7 +78,8 @@ def target_from_model(
         support=support,
         window=window,
         integrate=integrate,
-        with_numbers=False,  # a factor graph, for example, which is made from a target, needs the constants
+        # a factor graph, for example, which is made from a target, needs the values as constants
+        with_numbers=False,
         constrained=vars is not None,
     )
     density = cast(ModelDensity, target.density)
@@ -97,15 +99,15 @@ def target_of(
     constrained: bool = False,
     equations: bool = False,
 ) -> Target:
-    """As `target_from_model`.
+    """A target like that of `target_from_model`, with further options.
 
     Parameters
     ----------
     constrained : whether the block may have vectors whose elements cannot change alone
-    equations : whether linear equations between variables of the block, which the log density needs to hold,
-        become a constraint of the space, and counts that limit each other get lines
+    equations : whether linear equations, without which the log density is -inf, become a constraint of the
+        space, and counts that limit each other get lines
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
-        with models that differ by these
+        with models that differ only in them
     """
     model = described.model
     names = block_of(model, vars, constrained=constrained, equations=equations)
@@ -143,7 +145,8 @@ def target_of(
 
 
 def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[str, ...]:
-    """Names of the continuous value variables that `integrate` means, see `target_from_model`.
+    """Names of the continuous value variables that the argument `integrate` stands for, see
+    `target_from_model`.
 
     Parameters
     ----------
@@ -193,7 +196,7 @@ def density_of(
     integrate: tuple[str, ...] = (),
     whole: tuple[str, ...] = (),
 ) -> ModelDensity:
-    """A density that shares what was analysed and compiled with those of models of the same structure.
+    """A density that shares its analysis and compiled functions with models of the same structure.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Computes what does not depend on an argument once, and not at every evaluation of a function."""
+"""Evaluates the parts of a function that do not depend on its argument once, not at every call."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,19 +8,20 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 
 def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
-    """What a function computes without its argument, and how it goes on from there.
+    """The values in a function that do not depend on its argument, and a function that computes the rest.
 
-    XLA does not move all of it out of the loops of NUTS, in which such a function is evaluated.
+    XLA does not move all of these computations out of the loops of NUTS, in which such a function is
+    evaluated.
 
     Parameters
     ----------
     function : array -> pytree of arrays, which may read tracers of the program that is being traced
-    argument : an array of the shape and type that it takes
+    argument : an array of the shape and type of the argument
 
     Returns
     -------
     values : list of arrays
-    evaluate : (values, argument) -> what the function returns; it reads nothing else
+    evaluate : (values, argument) -> the result of the function; it reads nothing else
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(argument)
     jaxpr, tree = closed.jaxpr, jax.tree.structure(shapes)
@@ -44,6 +45,6 @@ def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
 
 
 def piece_of(jaxpr: Jaxpr, inputs: list, outputs: list, equations: list) -> Callable:
-    """A function of some equations of a program."""
+    """A function made of some of the equations of a JAX program."""
     piece = Jaxpr((), inputs, outputs, equations, jaxpr.effects, jaxpr.debug_info.with_unknown_names())
     return jaxpr_as_fun(ClosedJaxpr(piece, ()))

@@ -1,4 +1,4 @@
-"""The choice among the methods to compute the differences of a block, by counted cost."""
+"""The choice of a method to compute the differences of each term of a block, by counted cost."""
 
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,22 +25,27 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import INTEGRATED
 from pymc_discrete.structure.terms import Term, split
 
-# Exact differences of a dense term, each element of which depends on many sites, are computed if the
-# estimated number of operations is below one of these. Else the gradient estimates them.
-CHEAP_DIFFERENCES = 2e5  # of all differences together
-CHEAP = 64.0  # per move, and per element of the linear maps that it changes
-BEARABLE = 1e9  # of all differences, where the gradient says nothing about the changes (it is "blind")
-# Gibbs sampling evaluates a site with a wide support at some of its values only, as many as cost this many
-# additions together, about 100 microseconds.
+# Exact differences of a dense term, whose elements each depend on many sites, are computed if the estimated
+# number of operations is below one of the next three constants. Else the gradient estimates the differences.
+CHEAP_DIFFERENCES = 2e5  # the number of operations of all differences together
+# the number of operations for each move, and for each element of the linear maps that a move changes
+CHEAP = 64.0
+# the number of operations of all differences, if the gradient says nothing about them (it is "blind")
+BEARABLE = 1e9
+# Gibbs sampling evaluates a site with a wide support at some of its values only: as many as together cost
+# this many additions, about 100 microseconds.
 CHEAP_DRAW = 2.5e5
-# A draw tries at least this many values of a label without an order, whatever they cost. They are chosen at
-# random, and few may be likely: if the label is a cell of a map, those near to where the animal was caught.
+# A draw tries at least this many values of a label without an order, whatever they cost. The values are
+# chosen at random, and few may be likely: if the label is a cell of a map, only cells near the place where an
+# animal was caught.
 FEWEST_LABELS = 16
-WIDEST_STRETCH = 4096  # largest number of steps in a stretch of values, see `Variable.width`
+WIDEST_STRETCH = 4096  # the largest number of steps in a stretch of values, see `Variable.width`
 
 
 class Reason(NamedTuple):
-    """How the differences of a member of the space are computed, and why; the highest rank is reported."""
+    """The way in which the differences of a variable are computed, and why; the reason with the highest rank
+    is reported.
+    """
 
     rank: float
     way: str
@@ -62,9 +67,9 @@ class Plan:
     Attributes
     ----------
     sparse, dense : list of Term
-        The terms whose elements depend on a few sites each, and the others.
+        The terms whose elements depend on a few sites each, and the other terms.
     constant : list of scalars
-        What these terms and the log density differ by; it does not depend on the block.
+        Summands of the log density that are in no term; they do not depend on the block.
     tables : Tables
     in_place : InPlace
     incremental, swept, gradients : lists of Incremental, of Swept or ActiveColumns, of Gradient
@@ -75,7 +80,7 @@ class Plan:
         self.dependence, self.graph, self.space = dependence, dependence.graph, space
         sized = [m for m in space.members if m.size]
         self._starts = [m.start for m in sized]
-        # for every member that has sites, how its differences are computed
+        # for every named array that has sites, the reason for the way in which its differences are computed
         self._reasons = [Reason(-1, "exact", "no term depends on it")] * len(sized)
         sparse: list[Term] = []
         dense: list[Term] = []
@@ -112,9 +117,9 @@ class Plan:
         """All parts, in the order in which their differences are added up."""
         return [self.tables, self.in_place, *self.incremental, *self.swept, *self.gradients]
 
-    # ------------------------------------------------------------ the choice
+    # ------------------------------------------------------------ the choice of a part
     def _note_reason(self, sites: np.ndarray, rank: float, way: str, reason: str) -> None:
-        """Note how the differences are computed of the model's variables that have some of these sites."""
+        """Record how the differences of the variables that have some of these sites are computed."""
         for m in np.unique(np.searchsorted(self._starts, sites, side="right") - 1):
             if rank > self._reasons[m].rank:
                 self._reasons[m] = Reason(rank, way, reason)
@@ -156,7 +161,7 @@ class Plan:
             number[start : start + v.size] = n
         unary: list[Unary] = []
         pairs: list[Pair] = []
-        # Of a place in a permutation a draw looks at two values only, and a table has all of them.
+        # A draw of an element of a permutation looks at two values only, but a table has all values.
         swapped = np.isin(sites, space.swapped).any(axis=1)
         remaining = (count > 2) | swapped
         one = np.flatnonzero((count == 1) & ~swapped)
@@ -170,7 +175,8 @@ class Plan:
             unary.append(Unary(term, elements, int(n), dependence, space))
         two = np.flatnonzero((count == 2) & ~swapped)
         if len(two) and (space.drawn_with >= 0).any():
-            # Sites of one set move together: an element of two of them is evaluated where both have moved.
+            # Sites of one set move together: an element that depends on two of them is evaluated after both
+            # have moved.
             sets = space.drawn_with[sites[two, :2]]
             together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
             remaining[two[together]] = True
@@ -187,7 +193,7 @@ class Plan:
             ends = (sites[members, 0], sites[members, 1])
             pair = Pair(term, members, *ends, (int(a), int(b)), dependence, space)
             if not all(side.site_pairs.unique for side in pair.sides):
-                # a few sites have most of the pairs: padded tables would be mostly padding
+                # If a few sites have most of the pairs, padded tables would be mostly padding.
                 remaining[members] = True
                 continue
             pairs.append(pair)
@@ -196,8 +202,8 @@ class Plan:
     def _add_dense(self, terms: list[Term], how: str) -> None:
         """Add the dense parts of a term, all with the same method.
 
-        A gradient of some of the parts would cost as much as that of all, and errors of first-order estimates
-        that cancel in the sum of all parts would remain.
+        A gradient of some of the parts would cost as much as a gradient of all of them, and errors of
+        first-order estimates that cancel in the sum of all parts would remain.
         """
         dependence, space = self.dependence, self.space
         parts = [
@@ -236,9 +242,9 @@ class Plan:
             self._note_reason(part.sites, 2, part.way, reason)
 
     def _gradient_of_all(self, sparse: list[Term], dense: list[Term]) -> Gradient:
-        """The gradient of all terms, for users who ask for it with differences="gradient".
+        """Add the gradient of all terms, for users who ask for it with differences="gradient".
 
-        A variable on which no term depends, such as a uniform one, needs none.
+        A variable on which no term depends, such as a uniform variable, needs no gradient.
 
         Raises
         ------
@@ -265,17 +271,21 @@ class Plan:
         return gradient
 
     def _dense_op(self, term: Term) -> str:
-        """Why a term is dense: the first Op that makes it so."""
+        """The first Op that makes a term dense, as the reason that the log gives."""
         return self.dependence.cause(term.var) or str(term.var.owner.op)
 
     # ------------------------------------------------------------ results
     @property
     def guessed_choices(self) -> list[str]:
-        """Names of the members that select among values (`mu[z]`) in a term that the gradient estimates."""
+        """Names of the variables that select among values (`mu[z]`) in a term whose differences the gradient
+        estimates.
+        """
         return self.space.names_at([s for g in self.gradients for s in g.choosing])
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """{name: {"way", "exact", "K", "reason"}}, how the differences of its sites are computed."""
+        """{name: {"way", "exact", "K", "reason"}}, how the differences of the sites of each variable are
+        computed.
+        """
         reasons = dict(zip(self._starts, self._reasons, strict=True))
         descriptions, ends = {}, np.cumsum([v.size for v in self.space.variables])
         for m in self.space.members:
@@ -287,7 +297,7 @@ class Plan:
 
     @cached_property
     def interactions(self) -> Interactions:
-        """Which sites interact: those that any part joins."""
+        """The interactions of sites: sites that any part joins interact."""
         mixed = np.zeros(self.space.d, bool)
         for part in [*self.incremental, *self.swept, *self.gradients]:
             mixed[part.sites] = True
@@ -299,14 +309,15 @@ class Plan:
         return self.interactions.neighbourhoods if self.in_place.padded else None
 
     def wide(self) -> tuple[list[int], dict[int, int]]:
-        """How far Gibbs sampling looks in supports that are not finite or too wide to be enumerated.
+        """The values that Gibbs sampling looks at in supports that are infinite or too wide to enumerate.
 
         Returns
         -------
         whole : list of int
-            Variables with a bounded support of which all values are cheap enough to evaluate.
+            Variables with a bounded support, all of whose values are cheap enough to evaluate.
         widths : {variable number: int}
-            For the others the steps between the ends of a stretch of values: as many as are cheap.
+            For each other variable the number of steps between the ends of a stretch of values: as many as
+            are cheap.
         """
         wide = [n for n, v in enumerate(self.space.variables) if not v.finite and v.size]
         whole, widths = [], {}
@@ -317,27 +328,27 @@ class Plan:
             if v.counts.max() <= values:
                 whole.append(n)
             else:
-                # a stretch need not reach further than the window, which is scaled to the distribution
+                # a stretch need not extend beyond the window, which is scaled to the distribution
                 most = min(WIDEST_STRETCH, int(np.max(np.asarray(v.offsets))))
                 fewest = FEWEST_LABELS if v.nominal else v.width
                 widths[n] = max(fewest, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))
         return whole, widths
 
     def cost_of_value(self, n: int) -> float:
-        """ByLabel operations of evaluating all sites of variable n at one more value."""
+        """Counted operations of evaluating all sites of variable n at one more value."""
         return sum(part.cost_of_value(n) for part in self.parts)
 
     def cost(self, one_site: bool, stretches: bool = False) -> float:
-        """ByLabel operations of one transition.
+        """Counted operations of one transition.
 
         Parameters
         ----------
         one_site : bool
-            Whether a transition changes one site, so that only the differences that this changes are
-            computed again where possible.
+            Whether a transition changes one site only, so that, where possible, only the differences that
+            depend on this site are computed again.
         stretches : bool
-            Whether sites are evaluated as Gibbs sampling does: those that have a window on a stretch of
-            values (see `Variable`), places of a permutation at the value of one other place.
+            Whether sites are evaluated as in Gibbs sampling: a site with a window at a stretch of values (see
+            `Variable`), an element of a permutation at the value of one other element.
         """
         space = self.space
         local = one_site and self.local is not None

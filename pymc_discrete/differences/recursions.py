@@ -1,11 +1,12 @@
 """Writes recursions that are linear in the sites of a block as matrices.
 
-A Scan such as c_t = gamma c_{t-1} + s_t, whose steps are linear in a sequence s and in what they pass on, is
+A Scan such as c_t = gamma c_{t-1} + s_t, whose steps are linear in a sequence s and in their state, is
 
     c = c at s = 0, plus A s,
 
-and column j of A is what a one at s_j alone adds. The columns are the same Scan of all unit vectors at once,
-made once per context; a change of one site then adds a multiple of one column, as in any other linear map.
+and column j of A is the change of c if s_j alone grows by 1. The columns are computed by the same Scan for
+all unit vectors at once, once per context; a change of one site then adds a multiple of one column, as in any
+other linear map.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ from pymc_discrete.integrals.integrate import QuadraticDegree
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import rebuild, rewritten
 
-LARGEST_MATRIX = 2**22  # largest number of entries of a matrix
+LARGEST_MATRIX = 2**22  # the largest number of elements of a matrix
 
 
 def with_matrices(graph: LogpGraph) -> None:
@@ -38,12 +39,12 @@ def with_matrices(graph: LogpGraph) -> None:
 
 
 def as_matrix(node: Apply, inputs: list[Variable], graph: LogpGraph) -> list[Variable] | None:
-    """The outputs of a Scan on `inputs` by a matrix; None where it is not linear in one sequence.
+    """The outputs of a Scan on `inputs`, written with a matrix; None if it is not linear in one sequence.
 
     Parameters
     ----------
-    node : in a term of the graph
-    inputs : copies of its inputs
+    node : the node of the Scan in a term of the graph
+    inputs : copies of the inputs of the node
     """
     op = node.op
     info, steps = op.info, inputs[0]
@@ -72,19 +73,19 @@ def as_matrix(node: Apply, inputs: list[Variable], graph: LogpGraph) -> list[Var
     new = []
     for old, without, response in zip(node.outputs, base, responses, strict=True):
         shape = graph.shape(old)
-        # (T, everything else): row j is what a one at j adds
+        # the shape is (T, everything else): row j is the change of the outputs if element j grows by 1
         rows = pt.moveaxis(response - without[:, None], 1, 0).reshape((T, int(np.prod(shape))))
         new.append(without + pt.dot(pt.cast(values, float_type), rows).reshape(shape))
     return new
 
 
 def of_units(op: Scan, inputs: list[Variable], moving: int, T: int) -> list[Variable]:
-    """The outputs of a Scan for all T unit vectors in the place of a sequence, (length, T, ...) each.
+    """The outputs of a Scan for all T unit vectors in place of a sequence, each of shape (length, T, ...).
 
     Parameters
     ----------
-    inputs : of the Scan
-    moving : the number of the input that is the sequence
+    inputs : the inputs of the Scan
+    moving : the index of the input that is the sequence
     """
     passed_on = {*op.inner_mitsot(op.inner_inputs), *op.inner_sitsot(op.inner_inputs)}
     sequence = op.inner_inputs[moving - 1]

@@ -1,4 +1,4 @@
-"""A log density as the sum of what its parts answer, as pure JAX functions."""
+"""A log density as the sum of its parts, as pure JAX functions."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -28,14 +28,14 @@ from pymc_discrete.structure.terms import Term
 
 
 class ContextOfModel(NamedTuple):
-    """All that the log density needs besides x, evaluated once per draw.
+    """All quantities besides x that the log density needs, evaluated once per draw.
 
     Attributes
     ----------
     leaves : list of flat arrays
         The values of `ModelDensity.leaves`.
     untouched : () nats
-        The sum of those terms that do not depend on the block and that JAX can compile.
+        The sum of the terms that do not depend on the block and that JAX can compile.
     parts : list
         The context of each part.
     since : list of arrays
@@ -49,7 +49,7 @@ class ContextOfModel(NamedTuple):
 
 
 class SumOfParts(GivenInputs):
-    """The log density of a graph over a space, whose terms went to parts.
+    """The log density of a graph over a space, where each term belongs to a part.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class SumOfParts(GivenInputs):
     untouched: Untouched
 
     def _compile(self) -> None:
-        """Translate to JAX the log density and the variables that the parts read."""
+        """Convert the log density, and the variables that the parts read, to JAX functions."""
         terms = [Term(name, t, None).total for name, t in self.graph.terms]
         total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
@@ -92,20 +92,24 @@ class SumOfParts(GivenInputs):
         return self.with_parts(self.without_parts(inputs))
 
     def with_parts(self, context: ContextOfModel) -> ContextOfModel:
-        """A context from the result of `without_parts`, with what the parts answer."""
+        """The context completed with the contexts of the parts, from the result of `without_parts`."""
         # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
-        # indices may read its values, but what is computed from them is masked later.
+        # indices may read the values of x, but results computed from padding are masked later.
         arrays = self.arrays(jnp.asarray(self.space.lower), context)
         return context._replace(parts=[p.context(arrays) for p in self.parts])
 
     def values_of_leaves(self, convert: Callable = jax_funcify) -> Callable[..., tuple[Any, ...]]:
-        """A function of the inputs for `without_parts`, its Ops converted as `JaxFunction` says."""
+        """A function of the inputs that `without_parts` needs, whose Ops are converted as described in
+        `JaxFunction`.
+        """
         return jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax], convert)
 
     def without_parts(
         self, inputs: Sequence[Any], values_of_leaves: Callable | None = None
     ) -> ContextOfModel:
-        """The context of these inputs, enough for the log density and not for what the parts answer."""
+        """The context of the given inputs without the contexts of the parts, which is enough for the log
+        density.
+        """
         pairs = zip(inputs, self.graph.others, strict=True)
         others = [jnp.asarray(i, jax.dtypes.canonicalize_dtype(v.type.dtype)) for i, v in pairs]
         values = (values_of_leaves or self._values_of_leaves)(*others)
@@ -114,7 +118,7 @@ class SumOfParts(GivenInputs):
         return ContextOfModel(leaves, sum((jnp.asarray(t).reshape(()) for t in untouched), jnp.zeros(())), [])
 
     def _of_variables(self, x) -> list[Any]:
-        """x (d,), split into the values of each variable of the block."""
+        """x (d,), split into an array for each variable of the block."""
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
     def arrays(self, x, context: ContextOfModel) -> dict[Variable, Any]:
@@ -151,7 +155,7 @@ class SumOfParts(GivenInputs):
             total = change(self._summands(*self._values(x, context)), context.since)
         else:
             total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
-        # the checks of constraints were taken out of the terms (see `logp_graph`), so they are made here
+        # the checks of constraints were removed from the terms (see `logp_graph`), so they are made here
         return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
 
     def rest(self, context: ContextOfModel):
@@ -188,7 +192,7 @@ class SumOfParts(GivenInputs):
         return jnp.concatenate(blocks)
 
     def _ats(self, state: BlockState, context: ContextOfModel) -> tuple[Any, ...]:
-        """What the parts compute at a state with `at`."""
+        """The results of `at` of all parts at a state."""
         return tuple(part.at(state, c) for part, c in zip(self.parts, context.parts, strict=True))
 
     def _state_with_tensors(self, x, context: ContextOfModel) -> BlockState:
@@ -213,7 +217,7 @@ class SumOfParts(GivenInputs):
         return total
 
     def factors(self, context: ContextOfModel) -> list[Factors | None]:
-        """Every part as factors, None for one that is not a sum of functions of a few sites."""
+        """The factors of every part, None for a part that is not a sum of functions of a few sites."""
         pairs = zip(self.parts, context.parts, strict=True)
         return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
@@ -239,7 +243,7 @@ class SumOfParts(GivenInputs):
             if neighbourhoods.shape[1] == 0:
                 continue
             rows = jnp.asarray(neighbourhoods).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
-            # padding computes the differences of the last site, which are dropped below
+            # padding computes the differences of the last site, which are dropped afterwards
             clipped = jnp.minimum(rows, v.size - 1)
             d = self._sum(n, state, [()] * len(self.parts), context, clipped)
             d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
@@ -293,12 +297,16 @@ class SumOfParts(GivenInputs):
         return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
 
     def _shortened(self, n: int, rows):
-        """`rows`, or None (read by slices instead of a gather) if they are all of the variable's sites."""
+        """`rows`, or None if they are all sites of the variable, so that slices are used in place of a
+        gather.
+        """
         size = self.space.variables[n].size
         return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
 
     def _masked_rows(self, n: int, x, d, rows, candidates):
-        """`masked_differences` of differences d (r, K) of some sites of variable n; None means zeros."""
+        """`masked_differences` of the differences d (r, K) of some sites of variable n; None means
+        differences of 0.
+        """
         values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
         return masked_differences(jnp.zeros(values.shape) if d is None else d, values, inside, now)
 
@@ -307,7 +315,7 @@ class SumOfParts(GivenInputs):
         return self._carried(x, self._tensors_at(x, context), context)
 
     def _carried(self, x, tensors: tuple[Any, ...], context: ContextOfModel) -> tuple[Any, ...]:
-        """The parts' `tensors`, and what the parts compute from them with `at`."""
+        """The parts' `tensors`, and the results of the parts' `at` at them."""
         state = self.state(x, context, tensors)
         return tensors, self._ats(state, context)
 
@@ -348,7 +356,7 @@ class SumOfParts(GivenInputs):
     # ------------------------------------------------------------ sites that change together
     @property
     def constrained(self) -> bool:
-        """Whether there are sites that change only together with others."""
+        """Whether the space has sites that change only together with others."""
         return bool(self.space.constrained.any())
 
     def joint_differences(self, n: int, sites, values, x, context: ContextOfModel, carried=None):
@@ -359,7 +367,7 @@ class SumOfParts(GivenInputs):
             state = self.state(x, context, tensors)
         v, total = self.space.variables[n], jnp.zeros(values.shape[:2])
         lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
-        # what is computed beyond the bounds is masked below, and its terms need not be defined there
+        # Values beyond the bounds are masked afterwards, and the terms need not be defined there.
         moves = JointMoves(sites, jnp.clip(values, lower, upper))
         for part, at, c in zip(self.parts, ats, context.parts, strict=True):
             if n in part.variables and not (part.mixing and carried is None):

@@ -1,4 +1,5 @@
-r"""Distributions of partitions, written as labels: who is in one cluster, and how many clusters there are.
+r"""Distributions of partitions, written as labels: which sites are in one cluster, and how many clusters
+there are.
 
 All of them are of Gibbs type (Gnedin and Pitman 2006): a partition P of n sites into k clusters of the sizes
 :math:`n_1, \dots, n_k` has the probability
@@ -28,14 +29,14 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_discrete.distributions.permutation import constant_value, has_missing
 
-# The most labels that are taken where max_clusters is left out, since each site is tried with every label.
+# the largest default of `max_clusters`, since each site is tried with every label
 MOST_CLUSTERS = 256
-# A distribution of the number of components is cut off this many above the number of labels.
+# a distribution of the number of components is truncated at this many more than the number of labels
 MORE_COMPONENTS = 500
-# The largest probability that may lie beyond, where it is known. A vector of probabilities may differ by as
-# much from the sum 1.
+# The largest probability beyond the truncation, where it is known. The sum of a vector of probabilities may
+# differ from 1 by as much.
 LEFT_OUT = 1e-6
-# The parameters that each kind of partition has.
+# the parameters of each kind of partition
 KINDS = {
     "crp": ("concentration",),
     "pitman-yor": ("concentration", "discount"),
@@ -73,17 +74,18 @@ class PartitionRV(RandomVariable):
 
 
 def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.ndarray) -> np.ndarray:
-    """(n,) labels, drawn exactly: site by site, each given those before it; clusters are named at the end.
+    """(n,) labels, drawn exactly: site by site, each given the sites before it; the clusters are named at the
+    end.
 
     Parameters
     ----------
-    log_weights : (K,) nats, as `log_weights_of_labels` has them; d as there
+    log_weights, d : (K,) nats and a number, as in `log_weights_of_labels`
     """
     K = len(log_weights)
     k = np.arange(1, K + 1)
     # rest[m, k]: the log of the sum, over all ways to place the sites after the first m, of the factor by
-    # which they multiply the weight of a partition of these into k clusters: m - k d to join any cluster,
-    # 1 to open one
+    # which these sites multiply the weight of a partition of the first m sites into k clusters: m - k d to
+    # join any cluster, 1 to open a new one
     rest = np.full((n + 1, K + 2), -np.inf)
     rest[n, 1:-1] = log_weights - log_share_of_naming(k, K)
     for m in range(n - 1, 0, -1):
@@ -102,12 +104,12 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
 
 
 def log_share_of_naming(k: np.ndarray, K: int) -> np.ndarray:
-    """The logarithm of (K - k)! / K!, one over the number of ways to name k clusters by K labels."""
+    """The logarithm of (K - k)! / K!, one divided by the number of ways to name k clusters by K labels."""
     return np.array([math.lgamma(K - one + 1) - math.lgamma(K + 1) for one in k])
 
 
 def labels_and_clusters(rv: TensorVariable) -> tuple[int, int]:
-    """K, and the largest number of clusters that would be possible with any number of labels."""
+    """K, and the largest number of clusters that would be possible if K were not limited."""
     _, _, log_weights, most = rv.owner.op.dist_params(rv.owner)
     return log_weights.type.shape[0], int(constant_value(most))
 
@@ -125,7 +127,8 @@ class PartitionOfSites(Discrete):
         return super().dist([n, discount, log_weights, most], **options)
 
     def support_point(rv, size, n, discount, log_weights, most):
-        # about as many clusters as a Chinese restaurant process has of concentration 1, of consecutive sites
+        # The start has clusters of consecutive sites, about as many as a Chinese restaurant process of
+        # concentration 1.
         n, K = rv.type.shape[-1], log_weights.type.shape[-1]
         few = min(K, math.ceil(math.log(n + 1)))
         return pt.as_tensor(np.arange(n) * few // n)
@@ -133,12 +136,13 @@ class PartitionOfSites(Discrete):
     def logp(value, n, discount, log_weights, most):
         K = log_weights.type.shape[-1]
         inside = (value >= 0) & (value < K)
-        # an index out of bounds would be an error before the value is found to be no label
+        # an index out of bounds would raise an error before the value is found to be no label
         sizes = pt.inc_subtensor(pt.zeros(K)[pt.clip(value, 0, K - 1)], 1.0)
-        # (1 - d)_{m - 1}, which is 1 for m = 1, and for labels that no site has
+        # (1 - d)_{m - 1}, which is 1 for m = 1; labels without sites also get 1
         of_sizes = pt.gammaln(pt.maximum(sizes, 1.0) - discount) - pt.gammaln(1.0 - discount)
-        # An entry for k = 0, which never occurs, is put before the weights: else PyTensor moves the index
-        # k - 1 into the sums that compute them, and makes these again for every k that is tried.
+        # An element for k = 0, which never occurs, is put before the weights. Otherwise PyTensor moves the
+        # index k - 1 into the sums that compute the weights, and computes these sums again for every k that
+        # is tried.
         of_number = pt.concatenate([[-np.inf], log_weights])[pt.sum(sizes > 0)]
         logp = pt.switch(inside, 0.0, -np.inf).sum() + pt.sum(of_sizes) + of_number
         return check_parameters(
@@ -147,10 +151,11 @@ class PartitionOfSites(Discrete):
 
 
 def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, most: int) -> Variable:
-    """(K,) nats, the log density of labels of k = 1, ..., K clusters but for (1 - d)_{n_j - 1}.
+    """(K,) nats, the log density of labels with k = 1, ..., K clusters, without the factors (1 - d)_{n_j -
+    1}.
 
-    That is V, divided by the number of ways to name the clusters, and, where more are possible, by the
-    probability of at most K clusters.
+    It is the logarithm of V, divided by the number of ways to name the clusters and, if more than K clusters
+    are possible, by the probability of at most K clusters.
 
     Parameters
     ----------
@@ -173,14 +178,14 @@ def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
     Parameters
     ----------
     n : int
-        Not below K.
+        A number of sites, at least K.
     """
     k = np.arange(1, K + 1)
 
     def of_next(m, log_s, d):
-        # log_s[k - 1] is log S(m, k). There are no partitions of m sites into k > m clusters: these entries
-        # stay at the value S(k, k) = 1 from which they will start, so that they and their gradients are
-        # finite. The ratio does not overflow, as it is at most S(m, m - 1) / S(m, m) = m (m - 1) (1 - d) / 2.
+        # log_s[k - 1] is log S(m, k). There are no partitions of m sites into k > m clusters: for these k it
+        # has the value S(k, k) = 1 from which the recursion starts, so that values and gradients are finite.
+        # The ratio does not overflow, since it is at most S(m, m - 1) / S(m, m) = m (m - 1) (1 - d) / 2.
         ratio = pt.concatenate([pt.zeros(1), pt.exp(log_s[:-1] - log_s[1:])])
         return log_s + pt.log(pt.switch(k <= m, m - k * d + ratio, 1.0))
 
@@ -194,8 +199,8 @@ def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
 
 
 def pitman_yor_weights(concentration: Variable, discount: Variable, n: int, K: int) -> Variable:
-    """(K,) log V_{n,k} of the Pitman-Yor process, of which d = 0 is the Chinese restaurant process."""
-    # prod_{j=1}^{k-1} (a + j d) / (a + 1)_{n-1}
+    """(K,) log V_{n,k} of the Pitman-Yor process; with d = 0 it is the Chinese restaurant process."""
+    # the product is prod_{j=1}^{k-1} (a + j d) / (a + 1)_{n-1}
     opened = pt.concatenate([pt.zeros(1), pt.cumsum(pt.log(concentration + np.arange(1, K) * discount))])
     return opened - (pt.gammaln(concentration + n) - pt.gammaln(concentration + 1))
 
@@ -203,7 +208,7 @@ def pitman_yor_weights(concentration: Variable, discount: Variable, n: int, K: i
 def mixture_weights(log_p: Variable, gamma: Variable, n: int, K: int) -> Variable:
     r"""(K,) :math:`\log V_{n,k}` of a mixture of finite mixtures, where d = -gamma.
 
-    Each :math:`(\gamma)_m` of Miller and Harrison is :math:`\gamma (1 - d)_{m - 1}`.
+    The symbol :math:`(\gamma)_m` of Miller and Harrison is :math:`\gamma (1 - d)_{m - 1}`.
 
     Parameters
     ----------
@@ -211,7 +216,7 @@ def mixture_weights(log_p: Variable, gamma: Variable, n: int, K: int) -> Variabl
     """
     k, t = np.arange(1, K + 1)[:, None], np.arange(1, log_p.type.shape[0] + 1)
     factorial = np.array([math.lgamma(m + 1) for m in range(len(t) + 1)])
-    # t! / (t - k)!, which is 0 for t < k
+    # t! / (t - k)!, which counts as 0 for t < k
     ways = np.where(t >= k, factorial[t] - factorial[np.maximum(t - k, 0)], -np.inf)
     # Miller and Harrison 2018, Eq. 3.2
     of_t = log_p - pt.logsumexp(log_p) + pt.gammaln(gamma * t) - pt.gammaln(gamma * t + n)
@@ -219,21 +224,21 @@ def mixture_weights(log_p: Variable, gamma: Variable, n: int, K: int) -> Variabl
 
 
 def is_constant(var: Variable) -> bool:
-    """Whether a variable is computed from constants alone; data may change."""
+    """Whether a variable is computed from constants alone; data may change, and are no constants."""
     return all(a.owner is not None or isinstance(a, Constant) for a in ancestors([var]))
 
 
 def folded(var: Variable) -> Variable:
-    """The value of a variable where it is constant, so that it is computed once; else the variable."""
+    """The value of a variable if it is constant, so that it is computed once; else the variable itself."""
     return pt.constant(constant_value(var)) if is_constant(var) else var
 
 
-# ---------------------------------------------------------------- what users write
+# ---------------------------------------------------------------- the distribution that users write
 class Partition:
     r"""A partition of n sites into clusters, as labels 0, ..., K - 1 whose names mean nothing.
 
-    The prior of a mixture with an unknown number of clusters. A partition P into k clusters of the sizes
-    :math:`n_1, \dots, n_k` has the probability
+    This is the prior of a mixture with an unknown number of clusters. A partition P into k clusters of the
+    sizes :math:`n_1, \dots, n_k` has the probability
 
     .. math::
         p(P) = \frac{a^k \, \Gamma(a)}{\Gamma(a + n)} \prod_{j=1}^k (n_j - 1)! \quad\text{("crp")}, \qquad
@@ -255,36 +260,36 @@ class Partition:
         where the number of clusters grows as a power of n; or a mixture of finite mixtures, with an unknown
         number of components.
     concentration : float, optional
-        a of "crp", above 0, and of "pitman-yor", above -d. Large values mean many clusters.
+        The parameter a, above 0 for "crp" and above -d for "pitman-yor". Large values mean many clusters.
     discount : float, optional
-        d of "pitman-yor", 0 <= d < 1.
+        The parameter d of "pitman-yor", 0 <= d < 1.
     components : TensorVariable or (T,) float, optional
         The prior p(t) of the number of components t = 1, 2, ... of "mfm": a distribution of PyMC such as
         `1 + pm.Poisson.dist(1)` or `pm.Geometric.dist(0.1)`, or the probabilities of t = 1, ..., T.
     gamma : float, default 1
-        Of "mfm", above 0: the weights of the components have a symmetric Dirichlet distribution with this
-        parameter.
+        The parameter of "mfm", above 0: the weights of the components have a symmetric Dirichlet distribution
+        with this parameter.
     max_clusters : int, optional
-        K. By default as many as there are sites, or components, where these are up to 256. If more than K
-        clusters are possible, the prior is that given at most K clusters.
+        The number K of labels. By default it is the number of sites, or of components, if that is at most
+        256. If more than K clusters are possible, the prior is conditioned on at most K clusters.
     **options
-        As of every distribution of PyMC: `shape=n` or `dims`, `observed`, `initval` and so on.
+        The options of every PyMC distribution: `shape=n` or `dims`, `observed`, `initval` and so on.
 
     Raises
     ------
     TypeError, ValueError
-        For an unknown kind; parameters that it does not have, that are missing, no scalars, or out of range;
-        components that may be 0; more than one axis, or more than 256 clusters without `max_clusters`; labels
-        that are observed in part or are none.
+        For an unknown kind; parameters that the kind does not have, that are missing, no scalars, or out of
+        range; components that may be 0; more than one axis, or more than 256 clusters without `max_clusters`;
+        observed values that are no labels, or only a part of them.
 
     Notes
     -----
-    All parameters, and those of the components, may be random variables. Where one is out of range the log
-    density is -inf.
+    All parameters, and the parameters of the distribution of the components, may be random variables. If one
+    of them is out of range, the log density is -inf.
 
-    Given at most K clusters the probability is divided by that of at most K clusters, which is exact, by a
-    recursion of n steps for all k. If d, or gamma, is random, it is part of the log density, and takes O(n K)
-    for every evaluation.
+    For the condition of at most K clusters, the probability is divided by the probability of at most K
+    clusters, which is exact, by a recursion of n steps for all k. If d, or gamma, is random, the recursion is
+    a part of the log density, and takes O(n K) operations in every evaluation.
 
     A distribution of the number of components is cut off at T = K + 500, and normalised. Probabilities, of
     whatever event, change by at most P(t > T), which must be below 1e-6 where it is known.
@@ -292,8 +297,8 @@ class Partition:
     A chain starts with about log n clusters of consecutive sites. Draws (`pm.draw`,
     `pm.sample_prior_predictive`) are exact; PyTensor remarks that they are drawn in Python.
 
-    The parameters of a mixture have K elements, `mu[z]`; those of labels without sites are draws of their
-    prior, as in algorithm 8 of Neal (2000). Labels switch in every sound chain: look at the number of
+    The parameters of a mixture have K elements, `mu[z]`; elements of labels without sites are draws of their
+    prior, as in algorithm 8 of Neal (2000). Labels switch in every chain that mixes: look at the number of
     clusters, and at `pmd.coclustering`.
 
     References
@@ -356,7 +361,9 @@ class Partition:
         max_clusters: int | None = None,
         **options: Any,
     ) -> TensorVariable:
-        """The distribution without a name, as of every distribution of PyMC; parameters as of the class."""
+        """The distribution without a name, as for every PyMC distribution; the arguments are those of the
+        class.
+        """
         given = {
             "concentration": concentration,
             "discount": discount,
@@ -372,7 +379,7 @@ class Partition:
 def checked_parameters(
     what: str, kind: str, given: dict[str, Any], n: int, max_clusters: Any
 ) -> tuple[Variable, Variable, int]:
-    """d, (K,) log weights, -inf where a parameter is out of range, and how many clusters there may be.
+    """d, (K,) log weights, which are -inf if a parameter is out of range, and the largest number of clusters.
 
     Parameters
     ----------
@@ -422,7 +429,8 @@ def checked_parameters(
         valid = (a > -discount) & (a < np.inf)
         check_parameter(what, "concentration", a, valid, limit)
         valid = within & valid
-        # others where the log density is -inf, not nan; a discount that is constant stays so
+        # parameters where the log density is -inf get other values, so that it is not nan; a constant
+        # discount stays constant
         a, discount = pt.switch(valid, a, 1.0), pt.switch(within, discount, 0.0)
     K = number_of_labels(what, most, max_clusters)
     log_v = mixture_weights(log_p, gamma, n, K) if kind == "mfm" else pitman_yor_weights(a, discount, n, K)
@@ -434,7 +442,7 @@ def checked_parameters(
 
 
 def scalar(what: str, parameter: str, value: Any) -> TensorVariable:
-    """A parameter as a scalar in floats."""
+    """A parameter as a scalar of a float type."""
     value = pt.as_tensor(value)
     if value.type.ndim:
         raise TypeError(
@@ -445,17 +453,17 @@ def scalar(what: str, parameter: str, value: Any) -> TensorVariable:
 
 
 def check_parameter(what: str, parameter: str, value: Variable, within: Variable, limit: str) -> None:
-    """Refuse a constant out of range; of random variables and data the log density checks it."""
+    """Refuse a constant out of range; the log density checks random variables and data."""
     if is_constant(within) and not constant_value(within):
         raise ValueError(f"The {parameter} of {what} must be {limit}, got {float(constant_value(value))}.")
 
 
 def log_prior_of_components(what: str, components: Any, K: int) -> TensorVariable:
-    """(T,) log probabilities of t = 1, ..., T components, up to the last possible one where that is known.
+    """(T,) log probabilities of t = 1, ..., T components, up to the last possible number if it is known.
 
     Parameters
     ----------
-    K : the largest number of labels that is thought of
+    K : the largest number of labels that is considered
     """
     components = pt.as_tensor(components)
     if components.type.ndim > 1:
@@ -491,7 +499,7 @@ def log_prior_of_components(what: str, components: Any, K: int) -> TensorVariabl
 
 
 def check_kind_of_components(what: str, components: TensorVariable, listed: bool) -> None:
-    """Refuse a vector of distributions, and a distribution of numbers that are not whole."""
+    """Refuse a vector of distributions, and a distribution of numbers that are no integers."""
     if not listed and components.type.dtype.startswith("float"):
         raise TypeError(
             f"The components of {what} are a continuous distribution, and their number is whole. Pass a "
@@ -518,7 +526,7 @@ def log_density_of_components(what: str, components: TensorVariable, K: int) -> 
         if components.owner is None:
             raise ValueError("it is a number")
         check_dist_not_registered(components)
-        # PyMC derives log densities in a copy of the graph, so that random parameters would become copies too
+        # PyMC derives log densities in a copy of the graph, where random parameters would be copies as well
         model = pm.Model.get_context(error_if_none=False)
         fixed = {rv: rv.type() for rv in ([] if model is None else model.free_RVs)}
         alone = graph_replace(components, fixed, strict=False)
@@ -529,7 +537,8 @@ def log_density_of_components(what: str, components: TensorVariable, K: int) -> 
             f"The components of {what} are a distribution whose log density PyMC knows, made by .dist(), as "
             f"1 + pm.Poisson.dist(1), or a vector of probabilities of 1, 2, ... components: {error}"
         ) from error
-    with suppress(NotImplementedError):  # random parameters are drawn, and improper ones cannot be
+    # random parameters are drawn for this, and parameters with an improper prior cannot be drawn
+    with suppress(NotImplementedError):
         if constant_value(log_p[0]) > -np.inf:
             raise ValueError(
                 f"The components of {what} may be 0 in number. Take another distribution, such as "
@@ -539,7 +548,7 @@ def log_density_of_components(what: str, components: TensorVariable, K: int) -> 
 
 
 def number_of_labels(what: str, most: int, max_clusters: int | np.integer | None) -> int:
-    """K: what the user says, else as many as there may be clusters."""
+    """The number K of labels: the user's, or the largest possible number of clusters."""
     if max_clusters is not None:
         return int(max_clusters)
     if most > MOST_CLUSTERS:
@@ -552,7 +561,7 @@ def number_of_labels(what: str, most: int, max_clusters: int | np.integer | None
 
 
 def number_of_sites(what: str, options: dict[str, Any]) -> int:
-    """n, from the shape, dims or observed values."""
+    """The number n of sites, from the shape, the dims or the observed values."""
     shape, dims, observed = options.get("shape"), options.get("dims"), options.get("observed")
     if shape is None and dims is not None:
         lengths, dims = pm.modelcontext(None).dim_lengths, [dims] if isinstance(dims, str) else dims
@@ -578,7 +587,7 @@ def number_of_sites(what: str, options: dict[str, Any]) -> int:
 
 
 def length_of(observed: Any, by_default: Any) -> Any:
-    """The number of observed labels, if there are any."""
+    """The number of observed labels; None if there are none."""
     return by_default if observed is None else convert_observed_data(observed).shape[0]
 
 

@@ -1,4 +1,4 @@
-r"""A distribution of permutations: uniform, or weighted by which value stands in which place."""
+r"""A distribution of permutations: uniform, or with a weight for each value in each place."""
 
 import functools
 import math
@@ -17,12 +17,12 @@ from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.random.utils import normalize_size_param
 from pytensor.tensor.variable import TensorVariable
 
-LARGEST_DRAWN = 16  # the longest weighted permutations that can be drawn from their distribution
+LARGEST_DRAWN = 16  # the length of the longest weighted permutation that can be drawn from its distribution
 
 
 # ---------------------------------------------------------------- the random variables
 class UniformPermutationRV(SymbolicRandomVariable):
-    """Uniform permutations of 0, ..., n - 1: the order of n uniform numbers."""
+    """Uniform permutations of 0, ..., n - 1, as the order of n uniform numbers."""
 
     name = "uniform_permutation"
     extended_signature = "[rng],[size],()->[rng],(n)"
@@ -39,7 +39,7 @@ class UniformPermutationRV(SymbolicRandomVariable):
 
 
 class WeightedPermutationRV(RandomVariable):
-    """Permutations of 0, ..., n - 1 with a weight for every value in every place."""
+    """Permutations of 0, ..., n - 1, with a weight for every value in every place."""
 
     name = "weighted_permutation"
     signature = "(n,n)->(n)"
@@ -62,13 +62,13 @@ class WeightedPermutationRV(RandomVariable):
 
 
 def drawn_permutation(rng: np.random.Generator, weights: np.ndarray) -> list[int]:
-    """A permutation, drawn exactly: place by place, each given those before it.
+    """A permutation, drawn exactly: place by place, each given the places before it.
 
     Parameters
     ----------
     weights : (n, n) nats
     """
-    from scipy.special import softmax  # slow to import, and not needed while sampling
+    from scipy.special import softmax  # the import is slow, and is not needed while sampling
 
     n = len(weights)
     rest, used, order = log_sums(np.asarray(weights, float).tobytes(), n), 0, []
@@ -82,11 +82,12 @@ def drawn_permutation(rng: np.random.Generator, weights: np.ndarray) -> list[int
 
 @functools.lru_cache(maxsize=8)
 def log_sums(weights: bytes, n: int) -> np.ndarray:
-    """(2^n,) nats, for every set of values the log of a sum over the ways to fill the places after it.
+    """(2^n,) nats, for every set of values the log of a sum over the ways to fill the places that the set
+    leaves.
 
     A set of s values, the bits of its index, fills the places before s. The sum is over all ways in which the
-    other values fill the places from s on, and has the terms exp(sum of weights). That of the empty set is
-    the permanent of exp(weights).
+    other values fill the places from s on, and has the terms exp(sum of weights). For the empty set, the sum
+    is the permanent of exp(weights).
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def log_sums(weights: bytes, n: int) -> np.ndarray:
     return total
 
 
-# ---------------------------------------------------------------- their log densities
+# ---------------------------------------------------------------- the log densities of the random variables
 class UniformPermutation(Discrete):
     """The distribution of `UniformPermutationRV`."""
 
@@ -137,7 +138,7 @@ class WeightedPermutation(Discrete):
         return super().dist([weights], **options)
 
     def support_point(rv, size, weights):
-        from scipy.optimize import linear_sum_assignment  # slow to import, and needed by few models
+        from scipy.optimize import linear_sum_assignment  # the import is slow, and needed by few models
 
         given = constant_value(weights)
         flat = given.reshape(-1, *given.shape[-2:])
@@ -147,7 +148,7 @@ class WeightedPermutation(Discrete):
 
     def logp(value, weights):
         n = weights.type.shape[-1]
-        # an index out of bounds would be an error before the value is found to be none of a permutation
+        # an index out of bounds would raise an error before the value is found to be no permutation
         index = pt.clip(value, 0, n - 1)
         total = pt.take_along_axis(weights, index[..., None], axis=-1)[..., 0].sum(axis=-1)
         return unless_invalid(value, n, total)
@@ -159,11 +160,11 @@ def unless_invalid(value: TensorVariable, n: int, logp: Any) -> TensorVariable:
 
 
 def in_all(values: np.ndarray, size: Variable) -> TensorVariable:
-    """Values (..., n) for all elements of a batch."""
+    """Values (..., n), broadcast to all elements of a batch."""
     return pt.as_tensor(values) if rv_size_is_none(size) else pt.alloc(values, *size, values.shape[-1])
 
 
-# ---------------------------------------------------------------- what users write
+# ---------------------------------------------------------------- the distribution that users write
 class Permutation:
     r"""A permutation of 0, ..., n - 1: a ranking, a matching, an order.
 
@@ -180,12 +181,12 @@ class Permutation:
     n : int
         The number of values.
     weights : (..., n, n) float, optional
-        What value k in place i adds to the log density, nats: W[..., i, k]. Numbers or `pm.Data`, and nothing
-        that depends on other random variables.
+        W[..., i, k] is the term that value k in place i adds to the log density, in nats. Weights are numbers
+        or `pm.Data`, and cannot depend on other random variables.
     shape : tuple of int, optional
         (..., n), for many permutations.
     **options
-        As of every distribution of PyMC: `dims`, `observed`, `initval` and so on.
+        The options of every PyMC distribution: `dims`, `observed`, `initval` and so on.
 
     Raises
     ------
@@ -197,12 +198,12 @@ class Permutation:
     Notes
     -----
     With weights the log density lacks its normalising constant, the logarithm of the permanent of exp(W),
-    which no known algorithm finds in less than exponential time. It does not depend on the order, so samplers
-    do not need it; a likelihood of the weights would, and weights may therefore not be random. For the same
-    reason a weighted permutation is no component of a mixture.
+    which no known algorithm finds in less than exponential time. The constant does not depend on the order,
+    so that samplers do not need it. A likelihood of the weights would need it, and weights may therefore not
+    be random. For the same reason a weighted permutation is no component of a mixture.
 
-    Draws (`pm.draw`, `pm.sample_prior_predictive`) are exact. With weights they add up what remains over all
-    sets of values, for which n may be 16 at most, and PyTensor remarks that they are drawn in Python.
+    Draws (`pm.draw`, `pm.sample_prior_predictive`) are exact. With weights, a draw needs sums over all sets
+    of values, so that n may be at most 16, and PyTensor remarks that permutations are drawn in Python.
 
     A chain starts at 0, ..., n - 1, or, with weights, at the most probable permutation (an assignment
     problem). `pmd.BlockGibbs`, `pmd.AutoStep` and `pmd.sample` sample it; PyMC's own steps propose vectors
@@ -236,7 +237,9 @@ class Permutation:
 
     @classmethod
     def dist(cls, n: int, weights: Any = None, **options: Any) -> TensorVariable:
-        """The distribution without a name, as of every distribution of PyMC; parameters as of the class."""
+        """The distribution without a name, as for every PyMC distribution; the arguments are those of the
+        class.
+        """
         n, weights = checked_weights("a Permutation", n, weights)
         return (
             UniformPermutation.dist(n, **options)
@@ -297,7 +300,7 @@ def has_missing(observed: Any) -> bool:
 
 
 def check_observed(what: str, n: int, observed: Any) -> None:
-    """Refuse observed values (..., n) of which a vector does not hold each of 0, ..., n - 1 once.
+    """Refuse observed values (..., n) in which a vector does not have each of 0, ..., n - 1 once.
 
     Parameters
     ----------
@@ -345,5 +348,5 @@ def check_shape(shape: Any, n: int) -> None:
 
 
 def constant_value(var: Variable) -> np.ndarray:
-    """The value of a variable that depends on no random variable."""
+    """The value of a variable that depends on no random variable; None for other variables."""
     return np.asarray(pytensor.function([], var, mode="FAST_COMPILE")())

@@ -1,1 +1,1 @@
-"""The compiled program of a chain, of which pm.sample and pmd.sample take the draws."""
+"""The compiled program of a chain, from which pm.sample and pmd.sample take their draws."""

@@ -1,4 +1,4 @@
-"""The blocks of a compiled chain, made of the steps that move its variables."""
+"""The blocks of a compiled chain, made from the steps that move its variables."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from pymc_discrete.runtime.reuse import collection_paused
 
 _log = logging.getLogger("pymc.discrete")
 
-# the block that stands for a step inside a compiled chain, by the kind of the step; they move in this order
+# {kind of a step: the block that runs the step inside a compiled chain}; blocks move in this order
 BLOCKS: dict[str, Callable[..., Block]] = {
     CONTINUOUS: SliceBlock,
     CUSTOM: CustomBlock,
@@ -49,7 +49,7 @@ def with_counts(
     steps: Sequence[Any],
     nuts: dict[str, Any],
 ) -> NutsWithCounts | None:
-    """NUTS that moves counts of a step, too, if there are any and it can; a logged line says which.
+    """The NUTS block that also moves counts of a step, if there are such counts and it can; logged.
 
     Parameters
     ----------
@@ -64,7 +64,8 @@ def with_counts(
         dense = nuts["dense"]
         made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, dense=dense)
         made.smooth.check_in_jax()
-    except (NotImplementedError, ValueError):  # the density needs integers, or has no derivative by a count
+    # the density needs integers, or has no derivative with respect to a count
+    except (NotImplementedError, ValueError):
         return None
     _log.info(
         f"NUTS also moves {shown(names)} together with those of {shown(made.of_counts)} that tuning finds "
@@ -87,30 +88,31 @@ def blocks_of(
 ) -> tuple[list[Block], Points]:
     """The blocks of a chain, in the order in which they move, and how the chain packs its values.
 
-    Continuous variables that no step names are moved by NUTS, first of all, but for those that are `fixed`.
+    Continuous variables that no step names are moved by NUTS, before all other blocks, unless they are
+    `fixed`.
 
     Parameters
     ----------
     collapsed : discrete variables of the model that are summed out while NUTS moves
-    drawn : those that the model no longer has, which are drawn last
+    drawn : the sums by which variables that were removed from the model are drawn, after all other blocks
     """
     for s in steps:
         if s.kind != CUSTOM:
             s.renew()
-    # A variable that two steps move has the place in packed points that the step with `shared` = False needs.
+    # A variable that two steps move is packed in the way that the step with `shared` = False needs.
     spaces = [s.target.space for s in steps if s.kind == DISCRETE and not s.shared]
     packing = Points([*spaces, *(c.density.space for c in (collapsed, drawn) if c)])
     integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]
     integrated = list(dict.fromkeys(name for s in integrating for name in s.integrated))
-    # A step draws the coefficients that it integrates out when its sites have moved. A step after it may
-    # integrate out the same ones, for which their old values do not matter, and no others.
+    # A step draws the coefficients that it integrates out after its sites have moved. A later step may
+    # integrate out the same coefficients, whose old values then do not matter, but no others.
     if len({frozenset(s.integrated) for s in integrating}) > 1 or (integrating and collapsed):
         raise ValueError(
             f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
             "values of what is integrated out. Give these variables to one step, without collapse=."
         )
-    # While NUTS and the steps in `integrating` move, some variables are integrated out, and keep the values
-    # of the draw before. So these blocks come first in each draw: the steps end with new values of these
+    # While NUTS and the steps in `integrating` move, some variables are integrated out and keep their values
+    # of the previous draw. So these blocks come first in each draw: the steps end with new values of these
     # variables, which all other blocks read.
     steps = [*integrating, *(s for s in steps if s not in integrating)]
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
@@ -118,8 +120,8 @@ def blocks_of(
     assigned = {*summed, *(name for s in steps for name in s.own_variables)}
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if given := augmented(model, integrated) if integrated else None:
-        # Given further variables, all coefficients together are hardly scaled up or down, nor is the scale of
-        # their prior. NUTS, which needs no such variables, moves all of them once more.
+        # Given further variables, the scale of all coefficients together hardly changes, and neither does the
+        # scale of their prior. NUTS, which needs no further variables, moves all of them once more.
         last = NutsBlock(model, [*left, *integrated], point, packing, tune, target_accept, **nuts)
         first: list[Block] = [FurtherVariables(last, given)]
         if moved := [name for name in left if name not in given.beside]:
@@ -132,8 +134,8 @@ def blocks_of(
     elif left:
         options = {**nuts, "integrate": integrated}
         if nuts["dense"] == "auto" and not integrated:
-            # Given the discrete variables, few densities have a ridge, and to compile NUTS for both kinds of
-            # matrices takes a third more time.
+            # Given the discrete variables, few densities have a ridge, and compiling NUTS for both kinds of
+            # mass matrices takes a third longer.
             options["dense"] = False
         by_nuts: list[Block] = [NutsBlock(model, left, point, packing, tune, target_accept, **options)]
         if along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts):

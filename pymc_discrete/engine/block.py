@@ -13,31 +13,31 @@ from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.statistic import Statistic
 from pymc_discrete.space.space import Space
 
-# The name under which the number of tuning draws, () int, stands in a point beside the values of variables.
+# the key, in a point, of the number of tuning draws, () int, beside the values of variables
 TUNE = "/tuning draws of the run"
 
 
 class GradientNotFinite(SamplingError):
-    """A chain has started where the gradient along which a block moves is not finite."""
+    """A chain has started at a point at which the gradient that a block needs is not finite."""
 
 
 class Block(ABC):
     """Some variables of a model, and the sampler that moves them.
 
-    Unless a method says otherwise, a `point` is as `Points` packs it, {variable or vector: array}; the lists
-    `points` hold one {variable: value} per chain.
+    Unless a method says otherwise, a `point` is packed by `Points`, {variable or vector: array}, and a list
+    `points` has one {variable: value} for each chain.
 
     Attributes
     ----------
     density : the model's log density as a function of these variables, with its `graph` and their `names`
-    space : Space of the discrete variables that the block draws, where it has one
-    numbers : {name: array}, data and constants of the model, which stand in every point that a program gets
-    settings : {name: array}, numbers of the run, which stand there too: such as TUNE
+    space : Space of the discrete variables that the block draws, if it draws any
+    numbers : {name: array}, data and constants of the model, which are in every point that a program gets
+    settings : {name: array}, numbers of the run, such as TUNE, which are in every point as well
     stats : {name: Statistic}
     leaves_impossible : bool
-        Whether tuning moves a chain that starts where the log density is -inf to where it is finite.
+        Whether tuning can move a chain from a log density of -inf to a finite one.
     start_program : bool
-        Whether `logdensity` compiles a program that serves nothing else.
+        Whether `logdensity` compiles a program that is used for nothing else.
     knows_point : whether the adaptation state depends on the chain's point, see `moved_to`
     with_probabilities : the variables of which `groups` has the mean probability of each value
     pooled : whether the chains share adapted parameters, see `shared`
@@ -59,14 +59,17 @@ class Block(ABC):
     @property
     @abstractmethod
     def key(self) -> Hashable:
-        """Equal for blocks that compute the same of equal points: the density, the options."""
+        """A key that is equal for blocks that compute the same at equal points: the density and
+        the options."""
 
     @abstractmethod
     def described(self) -> str:
         """The sampler, its options and its variables in one line, for the settings of a run."""
 
     def options(self) -> dict[str, Any]:
-        """{name: value} of what decides how it samples, as far as the settings of a run do not say it."""
+        """{name: value} of the options that decide how the block samples and are not among the settings of a
+        run.
+        """
         return {}
 
     @abstractmethod
@@ -83,19 +86,19 @@ class Block(ABC):
 
     @abstractmethod
     def draw(self, key, t, point: dict[str, Any], state: Any) -> tuple[dict[str, Any], Any, dict[str, Any]]:
-        """The point, the adaptation state and {statistic: value} after transition t."""
+        """The point, the adaptation state and {statistic: value} after transition t of a chain."""
 
     # ------------------------------------------------------------ before the chains begin
     def moved_to(self, point: dict[str, np.ndarray], state: Any) -> Any:
-        """The adaptation state, made right for the point {variable: value} at which a chain was put.
+        """The adaptation state, adapted to the point {variable: value} at which a chain was put.
 
-        It runs on the host. Only a block that `knows_point` has something to change.
+        The method runs on the host. Only a block with `knows_point` changes its state.
         """
         return state
 
     @property
     def dtypes(self) -> dict[str, Any]:
-        """{variable or vector: type}, for those that are recorded in another type than the model's."""
+        """{variable or vector: type} for variables that are recorded in another type than in the model."""
         return {}
 
     def dispersed(
@@ -107,36 +110,39 @@ class Block(ABC):
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
         """The point {variable: value}, with the block's discrete variables where the density is not zero.
 
-        They are changed only if the density is zero where they are, and stay there if nothing is found.
+        The variables are changed only if the density is zero at the point, and stay as they are if no other
+        point is found.
         """
         return point
 
     def gradient_is_finite(self, point: dict[str, np.ndarray]) -> bool:
-        """Whether the block could move along its gradient, where it has one, from a point {variable: value}.
+        """Whether the gradient that the block needs, if it needs one, is finite at a point {variable: value}.
 
-        May compile a program.
+        The method may compile a program.
         """
         return True
 
     def check_starts(self, points: list[dict[str, np.ndarray]]) -> None:  # noqa: B027
         """Raise an error for starting points from which the block cannot move."""
 
-    # ------------------------------------------------------------ between stretches of tuning
+    # ------------------------------------------------------------ between intervals of tuning draws
     def check_first(self, states: Any) -> None:  # noqa: B027
-        """Raise an error if the first stretch of draws shows that the block cannot move from its start.
+        """Raise an error if the first tuning draws show that the block cannot move from its start.
 
         Parameters
         ----------
-        states : (chains, ...), the adaptation states after it
+        states : (chains, ...), the adaptation states after these draws
 
         Raises
         ------
         pymc.exceptions.SamplingError
-            `GradientNotFinite` where another start may help.
+            The error is `GradientNotFinite` if another start may help.
         """
 
     def stuck(self, states: Any) -> np.ndarray:
-        """() or (chains,) bool, which chains do not move and need `settled`, given states (chains, ...)."""
+        """() or (chains,) bool, whether chains do not move and need `settled`, given their states (chains,
+        ...).
+        """
         return np.zeros((), bool)
 
     def settled(self, key, point: dict[str, Any], state: Any) -> dict[str, Any]:
@@ -146,7 +152,8 @@ class Block(ABC):
     def shared(self, states: Any, ends: bool) -> Any:
         """The states (chains, ...) after the chains have pooled their adapted parameters.
 
-        `ends` is whether an adaptation window ends here, so that its estimates are pooled too.
+        The argument `ends` says whether an adaptation window ends here, so that its estimates are pooled,
+        too.
         """
         return states
 
@@ -156,7 +163,8 @@ class Block(ABC):
         return []
 
     def remarks(self, states: Any) -> list[str | None]:
-        """A line for the log on what was chosen for each chain at the end of tuning, see `complaints`."""
+        """A line for the log about parameters chosen for each chain at the end of tuning, see
+        `complaints`."""
         return []
 
     def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
@@ -164,27 +172,30 @@ class Block(ABC):
         return []
 
     def completed(self, points: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-        """The points with a draw of the variables that the block makes for those after it in each draw.
+        """The points, with a draw of the variables that this block makes only for later blocks of the same
+        draw.
 
-        They are no part of a chain's state, so that the points at the end of a run lack them.
+        These variables are no part of a chain's state, so that the points at the end of a run lack them.
         """
         return points
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
-        """For each discrete variable, how probable it is that its sites change from these `points`."""
+        """For each discrete variable the probability that its sites change when they move from these
+        `points`.
+        """
         return {}
 
     # ------------------------------------------------------------ results
     def groups(self, states: Any, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
         """Groups of the result other than draws and statistics, given the states (chains, ...) at the end.
 
-        `coords` and `dims` are those of the model, as `arviz_base.from_dict` takes them.
+        The arguments `coords` and `dims` are the model's, in the form of `arviz_base.from_dict`.
         """
         return {}
 
 
 class BlockOfStep(Block):
-    """A block that stands for a step, which describes it.
+    """A block that runs a step, and takes its description from the step.
 
     Attributes
     ----------

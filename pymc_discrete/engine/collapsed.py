@@ -1,4 +1,5 @@
-"""The block of a compiled chain that moves continuous variables with discrete ones summed out."""
+"""The block of a compiled chain in which NUTS moves continuous variables while discrete ones are
+summed out."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
@@ -32,13 +33,14 @@ class CollapsedState(NamedTuple):
 
 
 class CollapsedBlock(SummedBlock):
-    """NUTS for the continuous variables with discrete variables summed out, and then a draw of these.
+    """NUTS for the continuous variables with discrete variables summed out, and then a draw of the discrete
+    ones.
 
     Parameters
     ----------
     collapsed : Collapsed
     names : the value variables that NUTS moves
-    point : {value variable: array}, which tells their shapes
+    point : {value variable: array}, a point that gives the shapes of the variables
     points, tune, target_accept, nuts : as in `NutsBlock`
     alone : whether no other block moves variables of the model
     """
@@ -60,8 +62,9 @@ class CollapsedBlock(SummedBlock):
         super().__init__(collapsed, points, point)
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
         rest[STRETCH_VARIABLE] = np.zeros(collapsed.sums.places, np.int64)
-        # Of a variable without bounds some stretches of values are summed, which each draw chooses anew. They
-        # change the density in which NUTS moves, so that its gradient is of no use to the next draw.
+        # Variables without bounds are summed over stretches of values, which each draw chooses anew. A new
+        # stretch changes the density in which NUTS moves, so that the last gradient is of no use to the next
+        # draw.
         nuts["alone"] = alone and not collapsed.sums.places
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
         self.density, self.knows_point = self.nuts.density, self.nuts.knows_point
@@ -82,7 +85,7 @@ class CollapsedBlock(SummedBlock):
         return f"{self.nuts.named()}, with {summed} summed out"
 
     def _stretches(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """{STRETCHES: (..., n)} of stretches whose middle is the current value of each site, on the host."""
+        """{STRETCHES: (..., n)}, stretches whose middle is the current value of each site, on the host."""
         return {STRETCH_VARIABLE: self.collapsed.middle(x)}
 
     # ------------------------------------------------------------ before the chains begin
@@ -101,7 +104,8 @@ class CollapsedBlock(SummedBlock):
         return self.nuts.gradient_is_finite(point | self._stretches(self._on_host(point)))
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
-        if self.logdensity(point) > -np.inf:  # possible, even if the value in the middle of a stretch is not
+        # the chain is possible, even if the value in the middle of a stretch is not
+        if self.logdensity(point) > -np.inf:
             return point
         density = self.collapsed.density
         x = possible_start(density, density.space.ravel(point), self._inputs(point), rng)

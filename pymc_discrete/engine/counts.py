@@ -1,7 +1,7 @@
-"""Counts of values in place of draws, for discrete variables of very many elements.
+"""Counts of how often values occur, kept in place of draws for discrete variables of very many elements.
 
-A thousand draws of a million labels in four chains are four gigabytes, of which a user reads how often each
-label had each value. That is counted while the chains run.
+A thousand draws of a million labels in four chains are four gigabytes, from which a user reads only how often
+each label had each value. These numbers are counted while the chains run.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -25,14 +25,14 @@ MOST_VALUES = 16  # a variable with more values is not: counts would take as muc
 
 
 class Counted(NamedTuple):
-    """A variable of which no draws are kept.
+    """A variable whose draws are not kept.
 
     Attributes
     ----------
     lower : the smallest value of an element
     values : the number of consecutive values
-    each : whether it is counted how often each element has each value; not where the mean of their exact
-        probabilities is known, which says the same with less noise
+    each : whether the values of each element are counted; false where the mean of exact probabilities is
+        known, which estimates the same with less noise
     """
 
     name: str
@@ -43,7 +43,7 @@ class Counted(NamedTuple):
 
     @property
     def totals(self) -> str:
-        """The name of its totals in the result: the numbers of elements that have each value."""
+        """The name, in the result, of the totals: the numbers of elements that have each value."""
         return name_of_totals(self.name)
 
     @property
@@ -57,7 +57,7 @@ class CountsOfValues:
 
     Parameters
     ----------
-    variables : those that are counted
+    variables : the variables that are counted
     points : how a chain packs its values
     tune : the number of tuning draws
     """
@@ -70,9 +70,9 @@ class CountsOfValues:
     def of(
         cls, blocks: Sequence[Block], points: Points, tune: int, taken: Collection[str] = ()
     ) -> "CountsOfValues":
-        """The counts of those variables of some blocks that have very many elements and few values.
+        """The counts for the variables of some blocks that have very many elements and few values.
 
-        Not of one whose totals, or axis of values, would have one of the names that are `taken`.
+        A variable is left out if its totals, or its axis of values, would have one of the names in `taken`.
         """
         found = []
         for block in blocks:
@@ -101,7 +101,7 @@ class CountsOfValues:
         return self.variables
 
     def said(self, draws: int) -> str:
-        """A line for the log; `draws` is the number of draws of all chains."""
+        """A line for the log about the counted variables; `draws` is the number of draws of all chains."""
         size = sum(int(np.prod(v.shape)) for v in self.variables) * draws / 2**30
         names, totals = shown(self.names), shown([v.totals for v in self.variables])
         return (
@@ -113,7 +113,9 @@ class CountsOfValues:
 
     # ------------------------------------------------------------ while a chain runs
     def start(self) -> dict[str, Any]:
-        """The counts before the first draw: (size, values - 1) of each variable, and of transitions."""
+        """The counts before the first draw, (size, values - 1) for each variable, and the number of
+        transitions.
+        """
         counts = {
             v.name: np.zeros((int(np.prod(v.shape)), v.values - 1), np.int32)
             for v in self.variables
@@ -122,9 +124,9 @@ class CountsOfValues:
         return {**counts, TUNE: np.zeros((), np.int32)} if counts else {}
 
     def after(self, t, point: Mapping[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
-        """The counts after transition t, which has led to a packed point; tuning is not counted.
+        """The counts after transition t, which has led to a packed point; tuning draws are not counted.
 
-        The smallest value of a variable has no count of its own: it has the rest of the transitions.
+        The smallest value of a variable has no count of its own: it occurs in all other transitions.
         """
         if not counts:
             return counts
@@ -141,7 +143,7 @@ class CountsOfValues:
         return jax.lax.cond(t >= point[TUNE], more, lambda counts: counts, counts)
 
     def totals(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """{name: (values,) int, how many elements have each value} at a packed point."""
+        """{name: (values,) int, the number of elements that have each value} at a packed point."""
         values = self.points.by_name(point)
         found = {}
         for v in self.variables:
@@ -158,7 +160,7 @@ class CountsOfValues:
     def groups(
         self, counts: dict[str, Any], coords: Mapping[str, Any], dims: Mapping[str, Any]
     ) -> dict[str, Dataset]:
-        """{"probabilities": how often each element had each value}, of the counts (chains, ...)."""
+        """{"probabilities": how often each element had each value}, from the counts (chains, ...)."""
         counted = [v for v in self.variables if v.each]
         if not counted:
             return {}

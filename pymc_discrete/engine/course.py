@@ -1,4 +1,4 @@
-"""The course of one chain in `pm.sample`: its draws, made ahead by the program of `pmd.sample`."""
+"""The course of one chain in `pm.sample`, whose draws are made ahead by the program of `pmd.sample`."""
 
 import contextlib
 import logging
@@ -42,12 +42,12 @@ from pymc_discrete.tempering.tempered import BETA, check_proper
 
 _log = logging.getLogger("pymc.discrete")
 
-CHUNK_SECONDS = 0.2  # a chunk takes about this time
-GROWTH = 4  # the largest ratio of the lengths of two chunks that follow one another
-# After this many chunks in a row of which no draw was discarded, a thread makes the next chunk while PyMC
-# takes the draws of one.
+CHUNK_SECONDS = 0.2  # the time, in seconds, that a chunk should take
+GROWTH = 4  # the largest ratio of the lengths of two consecutive chunks
+# After this many chunks in a row without a discarded draw, a thread makes the next chunk while PyMC takes the
+# draws of the last one.
 QUIET = 2
-# A chain may be begun before PyMC asks for it. It gets no more draws than have this many bytes until then.
+# A chain may be begun before PyMC asks for it. Until then its draws may take at most this many bytes.
 MOST_FORESEEN = 2**27
 
 
@@ -57,13 +57,13 @@ class Engine:
     Parameters
     ----------
     model : pm.Model
-    steps : those that draw discrete variables, or continuous ones by slices
+    steps : the steps that draw discrete variables, or continuous ones by slice sampling
     summed : value variables that are summed out
-    fixed : value variables that none of these moves
+    fixed : value variables that neither these steps nor NUTS move
     tune : number of tuning draws
     of_nuts : options of NUTS
     instead : as in `steps.draws_ahead.WhatMoves`
-    replicas : of each chain, as in `Ladder`; None where nothing is tempered
+    replicas : the number of replicas of each chain, as in `Ladder`; None without tempering
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Engine:
         replicas: int | str | None,
     ):
         self.model, self.tune, self.tempered = model, tune, replicas is not None
-        drawn = None  # `Collapsed`, which draws the variables that are summed out of the tempered model
+        drawn = None  # a `Collapsed`, which draws the variables that are summed out of the tempered model
         if self.tempered:
             if fixed:
                 raise ValueError(
@@ -96,14 +96,14 @@ class Engine:
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
         if summed and not {*self.jittered} - own:
-            # The variables would be summed out of the density that NUTS moves in, but other steps move all
+            # The variables would be summed out of the density in which NUTS moves, but other steps move all
             # continuous variables.
             assert instead is not None
             steps, summed = [*steps, *instead(model, [*summed])], []
         try:
             collapsed = Collapsed.of(model, [*summed]) if summed else None
         except NotImplementedError as error:
-            # With temper= the likelihood has a power, with which sums may be impossible.
+            # With temper=, the likelihood is raised to a power, with which sums may be impossible.
             if not self.tempered or instead is None:
                 raise
             _log.info(f"Sampled all the same: {shown(summed)}. {error}".splitlines()[0])
@@ -122,20 +122,20 @@ class Engine:
         ]
 
     def fresh(self, point: dict[str, np.ndarray]) -> ChainState:
-        """The state (1, ...) of a chain at a point, before it has learned anything, on the host."""
+        """The state (1, ...) of a chain at a point, before any tuning, on the host."""
         return self.program.start([self.whole(point)])
 
     def whole(self, point: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """A point of the model as one of the model that its program moves."""
+        """A point of the model, extended to a point of the model that the program moves."""
         return {**point, BETA: np.ones(())} if self.tempered else point
 
     def point(self, states: ChainState) -> dict[str, np.ndarray]:
-        """The point {variable: value} of a chain in some states (1, ...)."""
+        """The point {variable: value} of a chain with the states (1, ...)."""
         packed = jax.tree.map(on_host, states.point)
         return {name: a[0] for name, a in self.program.points.unpacked(packed, lead=1).items()}
 
     def at(self, states: ChainState, point: dict[str, np.ndarray]) -> ChainState:
-        """The states (1, ...) at another point, on the host."""
+        """The states (1, ...), put at another point, on the host."""
         whole, own = self.whole(point), on_hosts(states)
         packed, one = self.program.points.packed(whole), jax.tree.map(lambda a: a[0], own.blocks)
         blocks = tuple(b.moved_to(whole, state) for b, state in zip(self.blocks, one, strict=True))
@@ -146,7 +146,8 @@ class Engine:
 
 
 class Engines:
-    """The engines of a step, one for each number of tuning draws and each set of variables left to others.
+    """The engines of a step, one for each number of tuning draws and each set of variables moved by other
+    steps.
 
     Parameters
     ----------
@@ -169,18 +170,18 @@ class Engines:
         replicas: int | str | None = None,
     ):
         self.model, self.steps, self.summed, self.moved = model, list(steps), list(summed), {*moved}
-        spread_over(None, 1)  # starts JAX
+        spread_over(None, 1)  # this import starts JAX
         self._of_nuts, self._instead, self._replicas = of_nuts, instead, replicas
         self._made: dict[Any, Engine] = {}
         self._snapshot = Snapshot.of(model)
         self.lock = threading.RLock()
 
     def are_of_model(self) -> bool:
-        """Whether the model is as it was when the engines were made, and the steps built."""
+        """Whether the model is the same as when the engines and steps were made."""
         return self._snapshot.is_of(self.model)
 
     def of(self, tune: int, left: Sequence[str]) -> Engine:
-        """The engine for chains with `tune` tuning draws, which leaves some variables to other steps."""
+        """The engine for chains with `tune` tuning draws, in which other steps move some variables."""
         with self.lock:
             if not self.are_of_model():
                 self._made, self._snapshot = {}, Snapshot.of(self.model)
@@ -210,7 +211,7 @@ class Made(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """What the draws take in memory."""
+        """The number of bytes that the draws take in memory."""
         return sum(a.nbytes for a in self.chunk.draws.values())
 
 
@@ -224,17 +225,18 @@ class Course:
     Parameters
     ----------
     engines : Engines
-    learns : whether the steps keep what tuning has learned of the chain
+    learns : whether the steps keep what tuning has learned about the chain
     """
 
     def __init__(self, engines: Engines, learns: bool):
         self._engines, self._learns = engines, learns
         self._thread: ThreadPoolExecutor | None = None
-        self._begun: Future[Chunk] | None = None  # the first chunk of a chain that was foreseen
-        self._coming: deque[Future[Made | None]] = deque()  # chunks that the thread makes, or has made
-        self._allowed = math.inf  # once a chain has this many draws, the thread makes no more of it
-        self._kept = 0  # bytes of the draws that it has made and nobody has fetched
-        self._failed = False  # whether a chunk of it could not be made
+        # the first chunk of a chain that was begun before PyMC asked for it
+        self._begun: Future[Chunk] | None = None
+        self._coming: deque[Future[Made | None]] = deque()  # chunks that the thread is making or has made
+        self._allowed = math.inf  # once the chain has this many draws, the thread makes no more draws of it
+        self._kept = 0  # the bytes of draws that the thread has made and that were not fetched yet
+        self._failed = False  # whether making a chunk of the chain has failed
         self._last: Made
         self._watches: list[tuple[Any, Watch]] = []
 
@@ -255,7 +257,7 @@ class Course:
     def begin(self, order: ChainOrder, point: dict[str, np.ndarray]) -> Chunk:
         begun, self._begun = self._begun, None
         if begun is not None:
-            while self._coming and self._coming[-1].cancel():  # chunks that the thread has not begun
+            while self._coming and self._coming[-1].cancel():  # chunks that the thread has not begun to make
                 self._coming.pop()
             self._allowed = math.inf
             with contextlib.suppress(Changed):
@@ -271,12 +273,13 @@ class Course:
         self._order = order
         with self._engines.lock:
             if foreseen and not self._engines.are_of_model():
-                raise Changed  # steps are renewed when their own chain begins, not beside another one
+                # steps are renewed when their own chain begins, not while another chain is running
+                raise Changed
             for s in self._engines.steps:
                 s.renew()
             self._engine = self._engines.of(order.tune, order.left)
             program = self._engine.program
-            if not program.begun("run"):  # while it compiles, the start is checked
+            if not program.begun("run"):  # the start is checked while the program compiles
                 chains = RunningChains(program, self._engine.fresh(point), order.seed, None)
                 chains.begin(chunk_size(chains, "auto"))
             for with_gradient in (False, True):
@@ -291,8 +294,8 @@ class Course:
     def _start(self, point: dict[str, np.ndarray], with_gradient: bool) -> dict[str, np.ndarray]:
         """A state of positive density from which the chain starts.
 
-        If PyMC announced the chain by `setup_chain`, it is looked for at random about the given point, else
-        at that point itself.
+        If PyMC announced the chain by `setup_chain`, the state is looked for at random about the given point;
+        else it is the given point itself.
         """
         engine, model = self._engine, self._engine.model
         apart = [s for s in self._engines.steps if getattr(s, "start", "") == "dispersed"]
@@ -303,7 +306,7 @@ class Course:
         return starts_of_chains(model, engine.blocks, about, stay, seed, with_gradient)[0]
 
     def _go_on(self, states: ChainState, first: int) -> None:
-        """Make draws from a state (1, ...) on."""
+        """Make draws from a given state (1, ...) on."""
         self._chains = RunningChains(self._engine.program, states, self._order.seed, None)
         self._size = chunk_size(self._chains, "auto")
         self._done, self._count, self._quiet = first, 1, 0
@@ -314,12 +317,12 @@ class Course:
         return self._thread.submit(function, *args)
 
     def _make_ahead(self) -> None:
-        """Have the thread make the next chunk."""
+        """Have the thread make the next chunk in the background."""
         self._coming.append(self._submit(self._coming_chunk))
 
     @model_settings()
     def _coming_chunk(self) -> Made | None:
-        """The next chunk, None if the chain has all the draws that it may have."""
+        """The next chunk to make; None if the chain has all the draws that it may have."""
         announced = self._order.tune + self._order.draws if self._order.announced else math.inf
         if self._failed or self._kept > MOST_FORESEEN or self._done >= min(announced, self._allowed):
             return None
@@ -332,7 +335,7 @@ class Course:
         return made
 
     def _next_made(self) -> Made:
-        """The next chunk: the first of those that the thread makes, if it makes any."""
+        """The next chunk: the first one that the thread has made or is making, if there is one."""
         while self._coming:
             made = self._coming.popleft().result()
             if made is not None:
@@ -341,7 +344,7 @@ class Course:
         return self._make()
 
     def _forget_coming(self) -> None:
-        """Discard the chunks of the thread, and wait until it makes none."""
+        """Discard the chunks of the thread, and wait until it makes no chunk."""
         while self._coming:
             future = self._coming.popleft()
             if not future.cancel():
@@ -349,7 +352,7 @@ class Course:
         self._kept, self._failed = 0, False
 
     def _make(self, limit: int | None = None) -> Made:
-        """Make the next chunk of draws, not more than `limit` of them.
+        """Make the next chunk, with at most `limit` draws.
 
         Raises
         ------
@@ -360,7 +363,7 @@ class Course:
         engine, chains, first, tune = self._engine, self._chains, self._done, self._order.tune
         before = chains.states
         most = self._size
-        if first < tune:  # the chunk ends at a draw after which a chain that is stuck is moved, see `settle`
+        if first < tune:  # the chunk ends at a draw after which a stuck chain is moved, see `settle`
             most = min(tune, (first // TUNING_CHUNK + 1) * TUNING_CHUNK) - first
         if self._order.announced:
             most = min(most, max(tune + self._order.draws - first, 1))
@@ -383,8 +386,8 @@ class Course:
         if between and any(block.stuck(adapted).any() for block, adapted in pairs):
             chains.settle(self._done)
             states = chains.states
-        # NUTS never leaves a point of log density -inf, so that with NUTS such a start is an error at once;
-        # steps of discrete variables may leave it while they tune
+        # NUTS never leaves a point of log density -inf, so such a start is an error at once if NUTS moves
+        # variables; steps of discrete variables may leave it while they tune.
         at_once = first == 0 and not all(block.leaves_impossible for block in engine.blocks)
         if (at_once or first >= tune) and np.isneginf(lp[0]).any():
             names, where = engine.blocks[-1].density.names, engine.point(states)
@@ -410,7 +413,8 @@ class Course:
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
-        if self._engine.tempered:  # the point is a copy of one replica, which has not moved with it
+        # the point is a copy of the point of one replica, which has not moved with it
+        if self._engine.tempered:
             raise SamplingError(
                 "With temper= one program moves all variables, and another step has moved one of them, too. "
                 "Leave that step out."
@@ -422,7 +426,7 @@ class Course:
             and used == self._last.chunk.length
             and not self._coming
         ):
-            # the usual case: another step moves its variables after each draw of this one
+            # this is the usual case: another step moves its variables after each draw of this step
             self._chains.move_to(self._engine.program.points.packed(point))
             self._count, self._quiet = 1, 0
             return self._hand_out(self._make(1))
@@ -457,7 +461,7 @@ class Course:
 
     # ------------------------------------------------------------ warnings
     def _note(self, used: int) -> None:
-        """Keep a record of the draws after tuning that were handed out."""
+        """Keep a record of the draws after tuning that were handed out to PyMC."""
         chunk = self._last.chunk
         for n in range(max(self._order.tune - chunk.first, 0), used):
             point = {name: a[n] for name, a in chunk.draws.items()}

@@ -1,4 +1,4 @@
-"""The block of a compiled chain that a function of the user moves."""
+"""The block of a compiled chain in which a function of the user moves variables."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
@@ -29,7 +29,8 @@ from pymc_discrete.runtime.reuse import PROGRAMS, Kept
 from pymc_discrete.starts.not_finite import raise_not_finite, terms_at
 from pymc_discrete.structure.jaxify import jaxify
 
-_kept: Kept[Callable] = Kept(PROGRAMS)  # compiled draws, by which the user's functions are checked
+# the number of draws in the compiled program by which the user's functions are checked
+_kept: Kept[Callable] = Kept(PROGRAMS)
 
 
 class CustomBlock(BlockOfStep):
@@ -37,8 +38,8 @@ class CustomBlock(BlockOfStep):
 
     Parameters
     ----------
-    step : a `steps.custom.CustomStep`: its function and variables
-    tune : number of tuning draws, which do not matter here
+    step : a `steps.custom.CustomStep`, with the function and the variables
+    tune : number of tuning draws, which this block does not use
     points : how a chain packs its values
     """
 
@@ -58,7 +59,7 @@ class CustomBlock(BlockOfStep):
 
     @property
     def key(self) -> Hashable:
-        # the function may read the model's data, and the transforms its constants
+        # the function may read the model's data, and transforms may read the model's constants
         return (type(self), key_of_model(self.step.model), self.density, key_of_object(self.step.function))
 
     def start(self, point: dict[str, np.ndarray]) -> Any:
@@ -70,7 +71,7 @@ class CustomBlock(BlockOfStep):
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
         return float(self.density.compiled("logdensity")(self.points.packed(point) | self.numbers))
 
-    # ------------------------------------------------------------ what the user sees
+    # ------------------------------------------------------------ points as the user sees them
     def as_the_user_sees(self, point: dict[str, Any]) -> dict[str, Any]:
         """{name: value} of all free variables, without PyMC's transforms, of a packed point."""
         by_name = self.points.by_name(point)
@@ -84,7 +85,8 @@ class CustomBlock(BlockOfStep):
         values = self.as_the_user_sees(point)
         moved, new_state = self.moved(key, values, state)
         new = dict(point)
-        for rv in self._rvs:  # in the model's order: a transform may depend on variables before
+        # variables are in the model's order, since a transform may depend on earlier variables
+        for rv in self._rvs:
             name, value = str(rv.name), self._values_of[str(rv.name)]
             given = moved[name]
             if name in self._from_user:
@@ -175,12 +177,12 @@ class CustomBlock(BlockOfStep):
 
 
 def transformed(model: pm.Model, rvs: list[Variable]) -> tuple[dict[str, Callable], dict[str, Callable]]:
-    """What PyMC's transforms do, as JAX functions.
+    """The transforms of PyMC as JAX functions.
 
     Returns
     -------
-    {name: (point {value variable: array}) -> value as the user sees it}, of all transformed variables
-    {name: (value as the user sees it, point) -> value variable}, of those of `rvs` that are transformed
+    {name: (point {value variable: array}) -> value as the user sees it}, for all transformed variables {name:
+    (value as the user sees it, point) -> value variable}, for the variables of `rvs` that are transformed
     """
     values = {str(v.name): v for v in model.value_vars}
     with_transform = [rv for rv in model.free_RVs if model.rvs_to_transforms[rv] is not None]

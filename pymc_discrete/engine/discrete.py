@@ -1,4 +1,4 @@
-"""A discrete block of a compiled chain: a step's kernel, its tuning included."""
+"""A discrete block of a compiled chain, which runs the kernel of a step and tunes it."""
 
 from collections.abc import Hashable
 from typing import Any, NamedTuple, cast
@@ -24,18 +24,19 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.starts.possible_start import possible_start
 from pymc_discrete.starts.start import check_start, dispersed, solved
 
-# folded into the key of a draw, for the random numbers of the variables that are integrated out
+# a number that is folded into the key of a draw, for the random numbers of variables that are integrated out
 KEY_OF_INTEGRATED = 2**32 - 1
 
 
 class Drawn(NamedTuple):
-    """What a draw of a block makes.
+    """The results of one draw of a block.
 
     Attributes
     ----------
     x : (d,) int, the new sites
     integrated : {name: value} of the continuous variables that are integrated out while the sites move
-    statistics : {name: value} of `STATISTICS_OF_SITES`, and "lp", the log density of the model there, in nats
+    statistics : {name: value} of `STATISTICS_OF_SITES`, and "lp", the log density of the model at the new
+        point, in nats
     n_moves : () float, mean number of moves in a proposal
     measured : means of `Info.measured`
     """
@@ -57,15 +58,16 @@ STATISTICS_OF_SITES = {
 def draw_of_block(
     kernel: Kernel, key: Array, x: Array, target: Target, params: Any, transitions: Any
 ) -> Drawn:
-    """A draw of a block, as both `pm.sample` and `pmd.sample` make it: some transitions of its kernel.
+    """A draw of a block, in `pm.sample` and in `pmd.sample`: some transitions of its kernel.
 
     Parameters
     ----------
-    x : (d,) int, the sites before it
-    target : with the values of all other variables as its context
-    params : of the kernel
+    x : (d,) int, the sites before the draw
+    target : a target whose context has the values of all other variables
+    params : the parameters of the kernel
     """
-    # a sweep draws from conditionals and compares no log densities, so it needs no centring
+    # A sweep compares no log densities, so the log density need not be centred, that is, reduced by its value
+    # at the present state to lose less to rounding.
     centred = floats_are_32_bit() and kernel.sweeper is None
     near = target.centred(x) if centred else target
     new, info = loop(kernel, key, kernel.init(x, near), near, params, transitions)
@@ -110,7 +112,7 @@ class DiscreteBlock(BlockOfStep):
 
     @property
     def key(self) -> Hashable:
-        # the scale that the tuner starts from is no part of the program: it is in the state
+        # the tuner's initial scale is no part of the program, since it is in the state
         params = {
             name: value
             for name, value in self.tuner.params.items()
@@ -142,7 +144,7 @@ class DiscreteBlock(BlockOfStep):
         return x, Target(self.density).with_inputs([values[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
-        """The packed point with the values of the block's variables replaced by x (d,)."""
+        """The packed point with x (d,) as the values of the block's variables."""
         joined = dict(point)
         for piece in self.pieces:
             joined = self.points.replaced(joined, piece.name, x[piece.start : piece.start + piece.size])
@@ -196,7 +198,7 @@ class DiscreteBlock(BlockOfStep):
         check_start(self.target, points[0], self.target.at(points[0])[0])
 
     def _of_each_chain(self, state: Learned) -> list[Learned]:
-        """What tuning has learned of each chain, without its units of distance."""
+        """The result of tuning for each chain, without the units of distance."""
         chains = len(state.adaptation.seen)
         measured = jax.tree.map(on_host, state.adaptation)
         each = [jax.tree.map(lambda a, n=n: float(a[n]), measured) for n in range(chains)]

@@ -1,7 +1,8 @@
-"""The block of a compiled chain that draws further variables, given which coefficients are integrated out.
+"""The block of a compiled chain that draws further variables, given which coefficients can be integrated out.
 
-The blocks that integrate them out come right after it in each draw, and nothing reads the further variables
-after them: these variables are no part of the state of a chain. All other blocks move as if there were none.
+The blocks that integrate the coefficients out come right after this block in each draw. No later block reads
+the further variables, so that they are no part of the state of a chain, and all other blocks move as if there
+were none.
 """
 
 from collections.abc import Hashable, Mapping
@@ -35,7 +36,8 @@ class FurtherVariables(Block):
         self.density, self.given, self._of_model = of_model.density, given, of_model
         read = [name for of in given.likelihoods for name in of.read.values()]
         self.recorder, own = Recorder.of(given.model, read, of_model.points, {}, "for further variables")
-        # the density is also evaluated at a start, before any draw: further variables have their start values
+        # The density is also evaluated at a start, before any draw: there the further variables have their
+        # start values.
         self.numbers = own | given.start
 
     @property

@@ -1,4 +1,4 @@
-"""A chain with replicas: each moves at an inverse temperature of its own, and neighbours swap theirs."""
+"""A chain with replicas: each replica has its own inverse temperature, and neighbours swap theirs."""
 
 import logging
 from collections.abc import Callable, Hashable, Mapping
@@ -28,25 +28,28 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD
 
 _log = logging.getLogger("pymc.discrete")
 
-MOST = 64  # the largest number of replicas that is chosen
-# the inverse temperature at the prior where that is not drawn from: 0 times an infinite log likelihood is nan
+MOST = 64  # the largest number of replicas that is chosen automatically
+# the inverse temperature at the prior if it is not drawn from directly: 0 times an infinite log likelihood is
+# nan
 LEAST_BETA = 1e-15
-LARGEST = 2**30  # bytes that the replicas of all chains may take where their number is chosen
-# numbers that the key of a chain is folded with for the random numbers of its ladder; rungs have those below
+# the number of bytes that the replicas of all chains may take if their number is chosen automatically
+LARGEST = 2**30
+# Numbers that are folded into the key of a chain for the random numbers of its ladder; rungs use smaller
+# numbers.
 KEY_OF_SWAPS, KEY_OF_PRIOR = 2**31, 2**31 + 1
 
 
 class Replicas(NamedTuple):
-    """The replicas of a chain. A rung is an inverse temperature; one replica stands at each.
+    """The replicas of a chain. A rung is an inverse temperature, which one of the replicas has.
 
     Attributes
     ----------
-    point : {variable or vector: (R, ...)}, of each replica
+    point : {variable or vector: (R, ...)}, the points of all replicas
     likelihoods : (R,) float, nats, the log likelihood of each replica
     blocks : (R, ...), the adaptation states of the blocks at each rung
     betas : (R,) float, inverse temperatures of the rungs, from 0 to 1
-    replica_at : (R,) int, which replica stands at each rung
-    rungs : () int, how many rungs are in use
+    replica_at : (R,) int, the replica at each rung
+    rungs : () int, the number of rungs in use
     traffic : Traffic
     """
 
@@ -60,7 +63,7 @@ class Replicas(NamedTuple):
 
 
 def report_of(states: Any) -> Report | None:
-    """What the replicas of chains in these states (chains, ...) have shown, where they are tempered."""
+    """A report on the replicas of chains with the states (chains, ...); None if they are not tempered."""
     replicas = states.replicas
     if not isinstance(replicas, Replicas):
         return None
@@ -72,15 +75,16 @@ class Ladder:
 
     Parameters
     ----------
-    model : pm.Model, tempered
+    model : pm.Model, the tempered model
     points : how a chain packs its values
-    replicas : int, or "auto" for a number that is chosen while tuning
+    replicas : int, or "auto" for a number chosen during tuning
     tune : the number of tuning draws
 
     Attributes
     ----------
-    numbers : {name: array}, data and constants of the model that it reads
-    prior : exact draws of the prior; None where it has a distribution without a version for JAX
+    numbers : {name: array}, data and constants of the model that the ladder reads
+    prior : an object that draws exactly from the prior; None if a distribution of the prior has no JAX
+        version
     """
 
     def __init__(self, model: pm.Model, points: Points, replicas: int | str, tune: int):
@@ -100,7 +104,7 @@ class Ladder:
 
     @property
     def key(self) -> Hashable:
-        """Equal for ladders that compute the same."""
+        """A key that is equal for ladders that compute the same."""
         return (self.likelihood, self.prior, self.replicas == "auto")
 
     def start(self, point: Mapping[str, Any], blocks: tuple[Any, ...], chains: int) -> Replicas:
@@ -131,7 +135,7 @@ class Ladder:
     def transition(
         self, move: Callable, stats: Any, key: Array, t: Any, replicas: Replicas, numbers: dict[str, Any]
     ) -> tuple[Replicas, Any]:
-        """The replicas after iteration t, and the statistics of the one at the last rung.
+        """The replicas after iteration t, and the statistics of the replica at the last rung.
 
         Neighbours swap first, then every replica moves.
 
@@ -149,7 +153,7 @@ class Ladder:
         by_rung = replicas.likelihoods[replicas.replica_at]
         accept = acceptance(replicas.betas, by_rung, replicas.rungs)
         seen = observed(traffic, replicas.betas, by_rung, accept)
-        # before the first move no log likelihood is known
+        # before the first move the log likelihoods are not known
         traffic = jax.tree.map(lambda new, old: jnp.where(t > 0, new, old), seen, traffic)
         drawn = uniforms_of_swaps(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
         replica_at = swapped(drawn, t, replicas.replica_at, accept)
@@ -179,7 +183,7 @@ class Ladder:
             point = {name: a[one] for name, a in points.items()}
             point, own, found = moved(k, point, jax.tree.map(lambda a: a[k], adapted))
             value = self._likelihood_at(point | {BETA: replicas.betas[k]} | numbers)
-            # a draw of the prior may be where a transform has no value, such as out of order
+            # at a draw of the prior a transform may have no value, for example if the draw is out of order
             finite = [jnp.isfinite(a).all() for a in point.values() if jnp.issubdtype(a.dtype, jnp.floating)]
             value = jnp.where(jnp.all(jnp.array([True, *finite])), value, -jnp.inf)
             return (
@@ -197,7 +201,7 @@ class Ladder:
         return after, found
 
     def at_posterior(self, replicas: Replicas) -> tuple[dict[str, Any], tuple[Any, ...]]:
-        """The packed point of the replica at the last rung, and the adaptation states there."""
+        """The packed point of the replica at the last rung, and the adaptation states at this rung."""
         one = replicas.replica_at[replicas.rungs - 1]
         point = {name: a[one] for name, a in replicas.point.items()}
         return point, jax.tree.map(lambda a: a[replicas.rungs - 1], replicas.blocks)
@@ -208,11 +212,12 @@ class Ladder:
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def _packed(self, values: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-        """Values {variable: array} packed as those of another point are; others stay as they are there."""
+        """Values {variable: array}, packed like another point, which gives the values that are missing."""
         packed = {}
         for name, old in like.items():
             parts = [m.name for m in self.points.vectors.get(name, ())] or [name]
-            if parts[0] not in values:  # summed out of the model: drawn later, given the rest
+            # the variable is summed out of the model, and is drawn later, given the rest
+            if parts[0] not in values:
                 packed[name] = old
                 continue
             joined = jnp.concatenate([jnp.ravel(values[part]) for part in parts])
@@ -220,17 +225,18 @@ class Ladder:
         return packed
 
     def _rearranged(self, replicas: Replicas) -> Replicas:
-        """The replicas with the schedule, and the number of rungs, that the last round suggests."""
+        """The replicas with the schedule, and the number of rungs, that the last round of tuning suggests."""
         size, seen = len(replicas.betas), replicas.traffic
         rejections = seen.rejections / jnp.maximum(seen.iterations, 1)
         rejections = jnp.where(jnp.arange(size - 1) < replicas.rungs - 1, rejections, 0.0)
         rungs = rungs_for(rejections.sum(), size) if self.replicas == "auto" else replicas.rungs
         betas = equal_rejections(replicas.betas, rejections, replicas.rungs, rungs)
-        # a new rung begins with what the nearest old one has learned, and with a copy of its replica
+        # a new rung begins with the adaptation of the nearest old rung, and with a copy of its replica
         logs = jnp.log(jnp.maximum(replicas.betas, jnp.finfo(float).tiny))
         gaps = jnp.abs(jnp.log(jnp.maximum(betas, jnp.finfo(float).tiny))[:, None] - logs)
         old = jnp.arange(size)
-        gaps = jnp.where((old > 0) & (old < replicas.rungs), gaps, jnp.inf)  # not from rung 0, the prior
+        # the nearest rung may not be rung 0, the prior
+        gaps = jnp.where((old > 0) & (old < replicas.rungs), gaps, jnp.inf)
         nearest = jnp.argmin(gaps, axis=1).at[0].set(0).at[rungs - 1].set(replicas.rungs - 1)
         of_replicas = replicas.replica_at[nearest]
         return Replicas(

@@ -1,17 +1,18 @@
-"""Chooses between a diagonal and a dense mass matrix, by what tuning saw.
+"""The choice between a diagonal and a dense mass matrix, by the draws and gradients of tuning.
 
 The number of steps of a trajectory grows with the square root of the condition number of M^-1 H, where M is
-the mass matrix and H minus the Hessian of the log density on which NUTS moves. For a Gaussian H is the mean
-of the outer products of gradients. Beside a discrete variable the covariance of the draws is not that of this
-density: lam and p of an N-mixture are correlated, and given the counts they are not. The gradients are those
-of the density that NUTS meets, so that a covariance that does not fit it is not taken.
+the mass matrix, and H is minus the Hessian of the log density on which NUTS moves. For a Gaussian H is the
+mean of the outer products of gradients. If there are discrete variables, the covariance of the draws is not
+the covariance of this density: lam and p of an N-mixture are correlated in the posterior, but not given the
+counts. The gradients are gradients of the density on which NUTS moves, so that a covariance that does not fit
+this density is not used.
 """
 
 import jax.numpy as jnp
 
-LARGEST_CHOICE = 32  # of more coordinates the matrix is diagonal, without a choice
-# A dense matrix is taken if the condition number is smaller by this factor, for trajectories that are shorter
-# by its square root. Covariances of few draws are worse than that by chance, and are not taken.
+LARGEST_CHOICE = 32  # with more coordinates than this, the matrix is diagonal
+# A dense matrix is used if its condition number is smaller by this factor; trajectories are then shorter by
+# the square root of the factor. Covariances of few draws are larger by chance, and are not used.
 GAIN = 2.0
 
 
@@ -20,7 +21,7 @@ def inverse_mass_matrix(covariance, scores):
 
     Parameters
     ----------
-    covariance : (d, d) float, of draws
+    covariance : (d, d) float, the covariance of draws
     scores : (d, d) float, the sum of the outer products of the gradients at these draws
     """
     diagonal = jnp.diag(jnp.diag(covariance))
@@ -29,7 +30,7 @@ def inverse_mass_matrix(covariance, scores):
 
 
 def condition(inverse, scores):
-    """() float, the condition number of `inverse` @ `scores`; nan or inf where one of them has no inverse."""
+    """() float, the condition number of `inverse` @ `scores`; nan or inf if one of the two has no inverse."""
     root = jnp.linalg.cholesky(inverse)
     values = jnp.linalg.eigvalsh(root.T @ scores @ root)
     return jnp.where(

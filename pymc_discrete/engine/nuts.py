@@ -1,4 +1,4 @@
-"""The block of a compiled chain that NUTS moves, with Stan's staged warm-up; both are blackjax's."""
+"""The block of a compiled chain that runs blackjax's NUTS, with Stan's staged warm-up."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
@@ -21,23 +21,24 @@ from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.starts.not_finite import terms_at
 
-# a warning is given if more than this share of the trajectories diverges where the log density is -inf
+# a warning is given if more than this share of the trajectories diverges at points of log density -inf
 EDGE = 0.01
-SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose p must sum to 1
+SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose parameter p must sum to 1
 
 
-# settings of the run, see `Block.settings`
-TARGET = "/target acceptance of NUTS"  # () float
-SCHEDULE = "/schedule of NUTS"  # (at least TUNE, 2) int: is a draw in a window, and its last draw?
+# the keys of settings of the run, see `Block.settings`
+TARGET = "/target acceptance of NUTS"  # the target acceptance, () float
+# (at least TUNE, 2) int: for each draw whether it is in a window, and whether it is the last draw of a window
+SCHEDULE = "/schedule of NUTS"
 
 
 class Edge(NamedTuple):
-    """Trajectories after tuning that diverged because they reached a point of log density -inf.
+    """Trajectories after tuning that diverged at a point of log density -inf.
 
     Attributes
     ----------
-    count : () int, how many
-    q : (size,) float, that point of the last of them
+    count : () int, the number of such trajectories
+    q : (size,) float, the point at which the last of them diverged
     """
 
     count: Any
@@ -45,7 +46,7 @@ class Edge(NamedTuple):
 
 
 class Here(NamedTuple):
-    """What is known of the log density at the point of a chain.
+    """The log density and its gradient at the point of a chain.
 
     Attributes
     ----------
@@ -81,7 +82,7 @@ class NutsState(NamedTuple):
 
 
 class OfBlackjax(NamedTuple):
-    """The functions of blackjax that a transition is made of.
+    """The functions of blackjax that a transition uses.
 
     Attributes
     ----------
@@ -107,14 +108,14 @@ class NutsBlock(Block):
     ----------
     model : pm.Model
     names : the value variables to move
-    point : {value variable: array}, which tells their shapes
+    point : {value variable: array}, a point that gives the shapes of the variables
     points : how a chain packs its values
     tune : number of tuning draws
     target_accept : acceptance that the step size is tuned to
     max_treedepth, dense, pooled : the entries of `nuts` of `sample`
     integrate : names of value variables that are integrated out, and drawn by another block
-    alone : whether the density depends on nothing that another block moves; then its gradient at the start of
-        a draw is that at the end of the one before, and is not computed again
+    alone : whether the density depends on no variable that another block moves; the gradient at the start of
+        a draw is then the gradient at the end of the previous draw, and is not computed again
 
     Attributes
     ----------
@@ -155,12 +156,12 @@ class NutsBlock(Block):
             model, names, point, points.names, integrate=integrate
         )
         self.density.untouched.check_in_jax()
-        # A matrix that is chosen is kept with all of its entries: to compile NUTS twice, once for diagonal
-        # matrices, would take longer than its products.
+        # Even a diagonal matrix that was chosen is stored with all elements: to compile NUTS twice, once for
+        # diagonal matrices, would take longer than its products.
         self.choosing = dense == "auto" and 1 < self.density.size <= mass_matrix.LARGEST_CHOICE
         self.dense = self.choosing or dense is True
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
-        # of one length for most numbers of tuning draws, whose runs then share a program
+        # the schedule has one length for most numbers of tuning draws, so that their runs share a program
         schedule = np.zeros((max(1024, 1 << (tune - 1).bit_length()), 2), int)
         schedule[:tune] = warm_up.schedule(tune)
         self.settings = {TUNE: np.asarray(tune), TARGET: np.asarray(target_accept), SCHEDULE: schedule}
@@ -168,7 +169,7 @@ class NutsBlock(Block):
 
     @cached_property
     def _blackjax(self) -> OfBlackjax:
-        """What a program is made of; to import blackjax takes long, and starts JAX."""
+        """The functions of blackjax for this block; the import of blackjax takes long, and starts JAX."""
         from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
         from blackjax.adaptation.step_size import dual_averaging_adaptation
         from blackjax.mcmc import nuts
@@ -213,7 +214,7 @@ class NutsBlock(Block):
         return all(np.isfinite(slope).all() for slope in slopes.values())
 
     def check_first(self, states: NutsState) -> None:
-        """Raise an error if the gradient was not finite where a chain starts.
+        """Raise an error if the gradient was not finite at the start of a chain.
 
         Raises
         ------
@@ -236,7 +237,7 @@ class NutsBlock(Block):
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
         if state.here is not None:
-            # In float32 `logdensity` returns the difference from the log density at q, where the draw starts.
+            # In float32 `logdensity` returns the difference from the log density at q, the start of the draw.
             value = jnp.zeros_like(state.here.logdensity) if floats_are_32_bit() else state.here.logdensity
             begin = self._blackjax.state(q, value, state.here.slope)
         else:
@@ -296,7 +297,7 @@ class NutsBlock(Block):
         ]
 
     def _learn(self, state: NutsState, t, new, accept, settings, last=True) -> NutsState:
-        """Adapt as Stan's warm-up does, after a transition to `new`.
+        """Adapt the step size and the mass matrix as in Stan's warm-up, after a transition to `new`.
 
         The step size is updated after every transition and the mass matrix in windows of doubling length,
         after each of which the adaptation of the step size starts again. A window can end only after the
@@ -322,7 +323,8 @@ class NutsBlock(Block):
                 inverse_mass_matrix=mass_matrix.inverse_mass_matrix(mass.inverse_mass_matrix, scores)
             )
             scores = jnp.zeros_like(scores)
-        # 0.5 stands for any target acceptance: of the three functions only `update`, not used here, reads it
+        # The value 0.5 stands for any target acceptance: of the three functions, only `update`, which is not
+        # used here, reads it.
         begin, _, end = self._blackjax.step_size(0.5)
         step_size = StepSize(*begin(end(state.step_size)))
         new = state._replace(step_size=step_size, mass=mass, scores=scores)
@@ -335,7 +337,7 @@ class NutsBlock(Block):
         """The states of all chains after they have shared what they adapted.
 
         All chains get the mean of their log step sizes. At the end of an adaptation window they also get one
-        mass matrix, made of the draws of all of them.
+        mass matrix, estimated from the draws of all chains.
         """
         if not self.pooled:
             return states
@@ -363,7 +365,7 @@ class NutsBlock(Block):
 
 
 def edge_after(edge: Edge, info) -> Edge:
-    """The `Edge` after one more transition, which `info` of blackjax describes."""
+    """The `Edge` after one more transition, with blackjax's `info` about it."""
     ends = info.trajectory_leftmost_state, info.trajectory_rightmost_state
     left, right = (info.is_divergent & (end.logdensity == -jnp.inf) for end in ends)
     q = jnp.where(left, ends[0].position, jnp.where(right, ends[1].position, edge.q))

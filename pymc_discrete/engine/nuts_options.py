@@ -1,4 +1,4 @@
-"""The options of the NUTS that moves continuous variables in a program of a whole model, checked."""
+"""The options of NUTS in a program of a whole model, and their checks."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ DEFAULTS = {"max_treedepth": 10, "dense": "auto", "pooled": False}
 
 
 class OfNuts(NamedTuple):
-    """Options of NUTS, as `pmd.sample` describes them.
+    """Options of NUTS, as described in `pmd.sample`.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class OfNuts(NamedTuple):
 
     @classmethod
     def of_step(cls, target_accept: Any, nuts: Any) -> "OfNuts":
-        """The options that were given to a step of `pm.sample`.
+        """The options of NUTS that were given to a step of `pm.sample`.
 
         Raises
         ------
@@ -38,13 +38,13 @@ class OfNuts(NamedTuple):
 
 
 def check_target_accept(target_accept: Any) -> None:
-    """Raise a ValueError unless the acceptance that NUTS tunes its step size to is between 0 and 1."""
+    """Raise a ValueError unless the acceptance to which NUTS tunes its step size is between 0 and 1."""
     if not is_number(target_accept) or not 0 < float(target_accept) < 1:
         raise ValueError(f"target_accept must be between 0 and 1, got {target_accept!r}.")
 
 
 def nuts_options(given: dict[str, Any] | None) -> dict[str, Any]:
-    """The entries of `nuts=` that are given, checked, and the defaults of the others."""
+    """The checked entries of `nuts=`, with defaults for the entries that are not given."""
     check_entries("nuts", given, DEFAULTS)
     options = {**DEFAULTS, **(given or {})}
     check_count("nuts['max_treedepth']", options["max_treedepth"], 1)

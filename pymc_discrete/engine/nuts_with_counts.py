@@ -1,4 +1,4 @@
-"""NUTS that moves counts together with the continuous variables that they are tied to."""
+"""NUTS that moves counts together with the continuous variables that they depend on strongly."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,14 +17,17 @@ from pymc_discrete.engine.statistic import Statistic
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Space
 
-# Rounding changes the log density by a random amount. Its variance is at most this, in squared nats, as far
-# as tuning can tell: counts of which it would change more stay where they are, the most certain ones first.
+# Rounding changes the log density by a random amount. As estimated in tuning, the variance of this amount is
+# at most this, in squared nats: counts for which it would be larger stay as they are, the most certain counts
+# first.
 MOST_ROUNDING = 2.0
-LARGEST_DENSE_MASS = 100  # coordinates that get a dense mass matrix
-TRANSITIONS = 3  # trajectories per draw: more of them give more effective draws, and take longer
-# A step size above this, in units of the mass matrix, is blamed where a trajectory leaves the support.
+LARGEST_DENSE_MASS = 100  # up to this number of coordinates, the mass matrix is dense
+# the number of trajectories in a draw: more trajectories give more effective draws, and take longer
+TRANSITIONS = 3
+# If a trajectory leaves the support, the step size counts as the cause if it is larger than this, in units of
+# the mass matrix.
 LARGE = 0.25
-DEEPEST_WITH_COUNTS = 7  # largest tree depth: bounds of counts end most trajectories before they turn
+DEEPEST_WITH_COUNTS = 7  # the largest tree depth; most trajectories end at bounds of counts before they turn
 # A count is moved if the variance of its draws is at least LEAST_VARIANCE, and their mean at least FAR
 # standard deviations away from its smallest and its largest value.
 LEAST_VARIANCE, FROM_BOUNDS = 1.0, 1.5
@@ -36,9 +39,9 @@ class WithCountsState(NamedTuple):
     Attributes
     ----------
     nuts : NutsState, of the step size and the mass matrix of all coordinates
-    moved : (size,) bool, the coordinates that NUTS moves
+    moved : (size,) bool, the coordinates that NUTS moves now
     squares : (size,) float, the sum of the squared slopes in this adaptation window
-    number : () int, of how many trajectories that is the sum
+    number : () int, the number of trajectories in this sum
     """
 
     nuts: NutsState
@@ -48,26 +51,26 @@ class WithCountsState(NamedTuple):
 
 
 class NutsWithCounts(NutsBlock):
-    r"""NUTS for continuous variables and counts together, after one for the continuous variables alone.
+    r"""NUTS for continuous variables and counts together, after a NUTS for the continuous variables alone.
 
-    A count n is given a real number x, uniform between n - 1/2 and n + 1/2, anew each time; NUTS moves
-    all x and the continuous variables q, and rounds x. The density on which it moves is
+    At the start of each trajectory, a count n is replaced by a real number x, uniform between n - 1/2 and n +
+    1/2. NUTS moves all x and the continuous variables q, and rounds x. The density on which it moves is
     :math:`p(q, \lfloor x + 1/2 \rfloor)`, which has steps. The force of the leapfrog integrator is the slope
-    of a smooth function instead: the formula of the log density with x in the place of n. With any force that
-    is a function of the position the integrator conserves volume and is reversible, so that NUTS, which
-    weighs the states of a trajectory by the exact density, leaves the exact distribution invariant.
+    of a smooth function instead: the formula of the log density with x in place of n. With any force that is
+    a function of the position the integrator conserves volume and is reversible, so that NUTS, which weighs
+    the states of a trajectory by the exact density, leaves the exact distribution invariant.
 
     A draw has `TRANSITIONS` trajectories, each with a random share of the adapted step size. Rounding changes
     the log density by some :math:`g^2 / 12` squared nats for each count, with g the slope. Counts are moved
-    as long as the sum of these is below `MOST_ROUNDING`; a count that is known up to one or two, or is near
-    its bounds, stays.
-    All are drawn by their own step besides. The step size is adapted to the smooth function.
+    as long as the sum of these variances is below `MOST_ROUNDING`; a count that is known up to one or two, or
+    is near its bounds, stays. All counts are also drawn by their own step. The step size is adapted to the
+    smooth function.
 
     Parameters
     ----------
     model, names, point, points, tune, target_accept, dense : as in `NutsBlock`
-    space : that of the discrete variables
-    counts : names of the variables of `space` that NUTS moves along
+    space : the space of the discrete variables
+    counts : names of the variables of `space` that NUTS also moves
 
     References
     ----------
@@ -133,7 +136,7 @@ class NutsWithCounts(NutsBlock):
         nuts = nuts._replace(mass=warm_up.first_mass(size, self.dense), edge=Edge(np.asarray(0), np.zeros(1)))
         return WithCountsState(nuts, ~self._is_count, np.zeros(size), np.zeros((), int))
 
-    # Empty, since another block, NUTS for the continuous variables alone, makes these checks.
+    # This is empty, since another block, NUTS for the continuous variables alone, makes these checks.
     def check_first(self, states: Any) -> None:
         pass
 
@@ -168,8 +171,8 @@ class NutsWithCounts(NutsBlock):
             new, state = self._transition(jax.random.fold_in(key, k), t, k, point | values, state)
             return {name: new[name] for name in names}, state
 
-        # If tuning found no count to move along, no transition is made: the block before this one, NUTS for
-        # the continuous variables alone, has moved all that this one would.
+        # If tuning found no count to move, no transition is made: the block before this one, NUTS for the
+        # continuous variables alone, has moved all that this block would move.
         some = (t < point[TUNE]) | (state.moved & self._is_count).any()
         begin = ({name: jnp.asarray(point[name]) for name in names}, state)
         values, state = jax.lax.fori_loop(0, jnp.where(some, TRANSITIONS, 0), transition, begin)
@@ -197,7 +200,7 @@ class NutsWithCounts(NutsBlock):
         )
         adapted = state.nuts.step_size
         step_size = jnp.exp(jnp.where(tuning, adapted.log_step_size, adapted.log_step_size_avg))
-        # near bounds of counts steps of the usual size fail; one in 16 is below a quarter of that
+        # near bounds of counts, steps of the usual size fail, so one step size in 16 is below a quarter of it
         step_size = step_size * jnp.sqrt(jax.random.uniform(key_step))
         metric = self.metric(state.nuts.mass.inverse_mass_matrix, moved)
         begin = self._blackjax.init(start, logdensity)
@@ -211,8 +214,10 @@ class NutsWithCounts(NutsBlock):
         return self.smooth.joined(self.rounded(new.position), point), state
 
     def metric(self, inverse, moved):
-        """blackjax's metric in which counts that stay have no momentum, and so no part in a U-turn."""
-        from blackjax.mcmc.metrics import gaussian_euclidean  # late, because it takes long
+        """blackjax's metric, in which counts that stay have no momentum and do not enter the U-turn
+        criterion.
+        """
+        from blackjax.mcmc.metrics import gaussian_euclidean  # this import is late, because it takes long
 
         inverse = jnp.where(moved if inverse.ndim == 1 else moved[:, None] & moved, inverse, 0.0)
         inverse = inverse + (~moved if inverse.ndim == 1 else jnp.diag(~moved))
@@ -224,11 +229,12 @@ class NutsWithCounts(NutsBlock):
         return metric._replace(sample_momentum=momentum)
 
     def accept_of_smooth(self, smooth, start, info, metric, step_size):
-        """() float, how probable the ends of a trajectory are to be accepted, were the density smooth.
+        """() float, the probability with which the ends of a trajectory would be accepted if the density were
+        smooth.
 
-        It is nan where that is not known: if the formula has no value where the trajectory begins, between a
-        bound and the nearest count, or at its ends. Most often these are beyond a bound of counts, which
-        steps of any size meet; they count as rejected where steps are larger than `LARGE`.
+        It is nan where it is not known: if the formula has no value at the beginning of the trajectory,
+        between a bound and the nearest count, or at its ends. Most often these ends are beyond a bound of
+        counts, which happens with steps of any size; they count as rejected if steps are larger than `LARGE`.
         """
 
         def energy(q, momentum):
@@ -246,7 +252,9 @@ class NutsWithCounts(NutsBlock):
         return jnp.where(jnp.isfinite(before), jnp.nanmean(accept), jnp.nan)
 
     def _learned(self, state: WithCountsState, t, k, new, slope, accept, settings) -> WithCountsState:
-        """Adapt the step size and the mass matrix, and in windows which counts are moved."""
+        """Adapt the step size and the mass matrix, and at the end of a window the choice of counts that are
+        moved.
+        """
         last = k == TRANSITIONS - 1
         slow, ends = settings[SCHEDULE][t]
         ends = (ends == 1) & last
@@ -271,11 +279,12 @@ class NutsWithCounts(NutsBlock):
         )
 
     def chosen(self, squares, means, variances):
-        """(size,) bool, the coordinates that are moved: counts as long as rounding changes little.
+        """(size,) bool, the coordinates that are moved; counts are added as long as rounding changes little.
 
         Parameters
         ----------
-        squares, means, variances : (size,) float, of slopes the mean squares, and of draws
+        squares, means, variances : (size,) float, the mean squares of slopes, and the means and variances of
+            draws
         """
         reach = FROM_BOUNDS * jnp.sqrt(variances)
         near = (means - reach < self._lower) | (means + reach > self._upper)

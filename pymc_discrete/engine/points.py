@@ -1,4 +1,4 @@
-"""Packed points: variables that a step draws as one vector are one array in a compiled chain."""
+"""Packed points: variables that a step draws as one vector are one array of a compiled chain."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from pymc_discrete.space.space import Member, Space
 
 
 class Points:
-    """How the values of a model are packed: which variables are parts of one vector.
+    """The packing of the values of a model: which variables are parts of one vector.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class Points:
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """{name of a vector: names of its parts}."""
+        """{name of a vector: names of the variables in it}."""
         return {name: [m.name for m in members] for name, members in self.vectors.items()}
 
     def packed(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """{variable or vector: array} of a point {variable: array}."""
+        """The packed form {variable or vector: array} of a point {variable: array}."""
         vectors = {
             name: np.concatenate([np.ravel(point[m.name]) for m in members])
             for name, members in self.vectors.items()
@@ -45,7 +45,7 @@ class Points:
         } | vectors
 
     def pieces(self, space: Space) -> list[Member]:
-        """The arrays of a packed point that hold the sites of a space, in the order of its sites.
+        """The arrays of a packed point with the sites of a space, in the order of the sites.
 
         An array that another step's space has packed into a vector is a part of that vector.
         """
@@ -58,7 +58,7 @@ class Points:
         return pieces
 
     def replaced(self, values: Mapping[str, Any], name: str, new: Any) -> dict[str, Any]:
-        """Packed `values`, as JAX arrays, with the new ones of a variable, a vector or a part of one."""
+        """Packed `values`, as JAX arrays, with new values of a variable, a vector or a part of a vector."""
         if name in values:
             return {**values, name: new.reshape(values[name].shape).astype(values[name].dtype)}
         vector, m = self._places[name]
@@ -66,7 +66,9 @@ class Points:
         return {**values, vector: whole.at[m.start : m.start + m.size].set(new.astype(whole.dtype))}
 
     def unpacked(self, values: Mapping[str, Any], lead: int = 0) -> dict[str, Any]:
-        """{variable: array} of {variable or vector: array}, whose first `lead` axes are chains or draws."""
+        """{variable: array}, unpacked from {variable or vector: array}, whose first `lead` axes are chains or
+        draws.
+        """
         parts = {}
         for name, value in values.items():
             for m in self.vectors.get(name, ()):

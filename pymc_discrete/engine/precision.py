@@ -1,4 +1,4 @@
-"""The precision (float64 or float32) that a run computes with."""
+"""The precision (float64 or float32) in which a run computes."""
 
 import warnings
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from pymc_discrete.runtime.model_settings import model_settings
 
 
 def check_precision(dtype: str) -> None:
-    """Refuse "float64" if PyTensor is set to a narrower type."""
+    """Refuse "float64" if PyTensor is set to a narrower float type."""
     if dtype == "float64" and pytensor.config.floatX != "float64":
         raise ValueError(
             f"dtype='float64' is not available under pytensor.config.floatX={pytensor.config.floatX!r}. Pass "
@@ -24,16 +24,17 @@ def check_precision(dtype: str) -> None:
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    """Within this context JAX uses floats of type `dtype` and, for float32, integers of 32 bits."""
+    """A context in which JAX uses floats of type `dtype` and, for float32, integers of 32 bits."""
     if dtype == "float64":
         with model_settings(wide=True):
             yield
         return
-    # JAX caches some traces by shape only, and would reuse those made with other types
+    # JAX caches some traces by shape only, and would use traces of other types again
     jax.clear_caches()
     try:
         with model_settings(wide=False), warnings.catch_warnings():
-            # JAX warns of every constant and cast in the graph that asks for 64 bits; 32 are intended
+            # JAX warns about every constant and cast in the graph that asks for 64 bits, although 32 bits are
+            # intended
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
             yield
     finally:

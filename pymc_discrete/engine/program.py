@@ -31,7 +31,7 @@ from pymc_discrete.runtime.reuse import PROGRAMS, Kept, collection_paused
 
 CHAINS, EVERYWHERE = jax.sharding.PartitionSpec("chains"), jax.sharding.PartitionSpec()
 
-# the names of the compiled functions in messages
+# words in messages for the compiled functions
 WORK = {
     "run": "the chains",
     "settle": "the moves of chains that are stuck",
@@ -48,7 +48,7 @@ class ChainState(NamedTuple):
     blocks : one state per block
     counts : {variable: counts of its values}, see `CountsOfValues`
     replicas : `Replicas` if the chain is tempered; the point and the states of the blocks are then copies of
-        those of the replica at the posterior
+        the point and states of the replica at the posterior
     """
 
     point: dict[str, Any]
@@ -58,12 +58,12 @@ class ChainState(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What distinguishes the random numbers of a chain.
+    """The numbers that distinguish the random numbers of a chain.
 
     Attributes
     ----------
     chain : () uint32, its index
-    seed : (2,) uint32, the words of the key that is made of the seed of the run
+    seed : (2,) uint32, the words of the key made from the seed of the run
     """
 
     chain: Any
@@ -72,7 +72,8 @@ class Identity(NamedTuple):
     def key(self):
         """The key of the chain.
 
-        Numbers are folded into it: 2 n for the n-th move of a block, and 2 n + 1 to settle a block after it.
+        Numbers are folded into the key: 2 n for the n-th move of a block, and 2 n + 1 for settling the block
+        after this move.
         """
         return jax.random.fold_in(key_of_words(self.seed), self.chain)
 
@@ -83,12 +84,12 @@ class Program:
     Parameters
     ----------
     model : pm.Model
-    blocks : in the order in which they move
+    blocks : the blocks in the order in which they move
     points : how a chain packs its values
-    outputs : what to record, such as `recorded` finds
-    devices : the chains are spread over them
-    counts : what is counted besides
-    ladder : the replicas of each chain of a tempered model; None for any other
+    outputs : the variables to record, such as the result of `recorded`
+    devices : the devices over which the chains are spread
+    counts : the counts of values that are kept besides
+    ladder : the replicas of each chain of a tempered model; None if the model is not tempered
 
     Programs with equal blocks, for models with equal keys, share their compiled functions.
     """
@@ -110,7 +111,7 @@ class Program:
         self.outputs = outputs
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
         self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
-        # data and constants of the model, and settings of the run: arguments of the program
+        # the data and constants of the model and the settings of the run, which are arguments of the program
         self.numbers = in_one(
             [
                 *(b.numbers | dict(b.settings) for b in self.blocks),
@@ -120,7 +121,7 @@ class Program:
             ]
         )
         self.together = side_by_side(devices[0])
-        # equal for programs that compute the same
+        # a key that is equal for programs that compute the same
         self.key = (
             self.recorder,
             tuple(b.key for b in self.blocks),
@@ -133,11 +134,11 @@ class Program:
         self._compiled = _kept.get(self.key, lambda: Compiled(self, self.lasting_name()))
 
     def lasting_name(self) -> str | None:
-        """A name that no other program has, and that this one has in every process.
+        """A name that no other program has, and that this program has in every process.
 
-        The shapes of the arguments of its functions are no part of it. None where something cannot be
-        compared with that of another process, such as an open file, and where the devices are no CPU of this
-        process.
+        The shapes of the arguments of its functions are no part of the name. The result is None if a part of
+        the program, such as an open file, cannot be compared with a part of another process, or if the
+        devices are not a CPU of this process.
         """
         if self.together or jax.process_count() > 1:
             return None
@@ -153,11 +154,13 @@ class Program:
         return self._compiled.begin(function, args, static)
 
     def compiled(self, function: str, *args: Any, **static: Any) -> Callable:
-        """One of the functions in `WORK`, compiled for arguments of these shapes; any thread may call it."""
+        """One of the functions in `WORK`, compiled for arguments of these shapes; it may be called from any
+        thread.
+        """
         return self.begin(function, *args, **static).result()
 
     def begun(self, function: str) -> bool:
-        """Whether a function is compiled for arguments of any shapes."""
+        """Whether a function has been compiled, for arguments of any shapes."""
         return self._compiled.begun(function)
 
     @collection_paused()
@@ -166,7 +169,7 @@ class Program:
 
         Parameters
         ----------
-        exact : False where their shapes alone are needed, so that nothing is computed
+        exact : False if only the shapes of the states are needed, so that nothing is computed
         """
         states = []
         for p in points:
@@ -180,7 +183,7 @@ class Program:
     def placed(self, states: Any, spec: jax.sharding.PartitionSpec = CHAINS) -> Any:
         """Arrays (chains, ...) on the devices; each process passes all chains and keeps its own part.
 
-        With the spec EVERYWHERE all devices get the same arrays.
+        If the argument `spec` is EVERYWHERE, all devices get the same arrays.
         """
         sharding = jax.sharding.NamedSharding(self.mesh, spec)
 
@@ -197,7 +200,7 @@ class Program:
 
     @property
     def shared_ends(self) -> set[int]:
-        """The tuning draws that end an adaptation window of a pooled block."""
+        """The tuning draws that end an adaptation window of a block whose parameters are pooled."""
         return {t for b in self.blocks for t in b.shared_ends}
 
     def identities(self, seed: int, chains: np.ndarray) -> Identity:
@@ -219,7 +222,9 @@ class Program:
         return ChainState({name: point[name] for name in state.point}, blocks, counts, replicas), stats
 
     def move(self, key, t, point: dict[str, Any], states: tuple[Any, ...]):
-        """The packed point with `numbers`, the blocks' states and {statistic: value} after all have moved."""
+        """The packed point with `numbers`, the blocks' states and {statistic: value}, after all blocks have
+        moved.
+        """
         blocks, stats = [], []
         for n, (block, adapted) in enumerate(zip(self.blocks, states, strict=True)):
             key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
@@ -229,20 +234,21 @@ class Program:
         return point, tuple(blocks), all_statistics(stats)
 
     def no_statistics(self) -> dict[str, Any]:
-        """{statistic: 0}, of a move.
+        """{statistic: 0}, the form of the statistics of a move.
 
-        They are made from the declared types, because to get the shapes from JAX it would trace a move again.
+        The zeros are made from the declared types, because JAX would have to trace a move again to find the
+        shapes.
         """
         return all_statistics(
             [{name: jnp.zeros((), s.type) for name, s in b.stats.items()} for b in self.blocks]
         )
 
     def recorded(self, point: dict[str, Any]) -> dict[str, Any]:
-        """{name: array}, what is recorded of a packed point with `numbers`."""
+        """{name: array}, the recorded variables at a packed point with `numbers`."""
         return self.recorder(point) | self.counts.totals(point)
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """{variable of the model or totals: (chains, draws, ...)} of what is recorded."""
+        """{variable of the model or totals: (chains, draws, ...)}, from the recorded arrays."""
         totals = {v.totals: draws[v.totals] for v in self.counts.variables}
         rest = {name: a for name, a in draws.items() if name not in totals}
         return self.recorder.on_host(rest) | totals
@@ -272,7 +278,8 @@ class Program:
             def draw(k, carried):
                 state, stats = carried
                 # The key is computed in every transition: if it is a constant of the loop, XLA runs the
-                # generator again wherever a number is read, which was measured to be 3 times slower.
+                # generator again wherever a random number is read, which was measured to take 3 times as
+                # long.
                 state, now = self.transition(identity.key(), k, state, numbers)
                 reductions = {name: self.statistics[name].reduction for name in now}
                 return state, {name: reductions[name].add(stats[name], a) for name, a in now.items()}
@@ -307,7 +314,9 @@ class Program:
         return (self._over_chains(chain, identities, states, numbers),)
 
     def pool(self, states: ChainState, ends: bool) -> ChainState:
-        """The states (chains, ...) with pooled parameters; `ends`: whether an adaptation window ends here."""
+        """The states (chains, ...) with pooled parameters; `ends` says whether an adaptation window ends
+        here.
+        """
         pairs = zip(self.blocks, states.blocks, strict=True)
         return states._replace(blocks=tuple(b.shared(state, ends) for b, state in pairs))
 
@@ -325,12 +334,12 @@ class Program:
 
 
 class Compiled:
-    """The functions of a program, compiled: each once for each shape of its arguments.
+    """The compiled functions of a program, each compiled once for each shape of its arguments.
 
     Parameters
     ----------
-    program : the program, or another one that does the same
-    name : as `Program.lasting_name` gives it; None where nothing is kept on disk
+    program : the program, or an equal one
+    name : the result of `Program.lasting_name`; None if nothing is kept on disk
     """
 
     def __init__(self, program: Program, name: str | None):
@@ -349,14 +358,14 @@ class Compiled:
         self._lock = threading.Lock()
 
     def begun(self, function: str) -> bool:
-        """Whether a function is compiled for arguments of any shapes."""
+        """Whether a function has been compiled, for arguments of any shapes."""
         return any(key[0] == function for key in [*self._executables])
 
     def begin(self, function: str, args: tuple[Any, ...], static: dict[str, Any]) -> Future[Callable]:
-        """Begin to compile a function for arguments of these shapes, unless that has begun before.
+        """Begin to compile a function for arguments of these shapes, unless this was begun before.
 
-        It is traced now, which Python does, and compiled in a thread, which XLA does beside Python. One that
-        is on disk is not traced.
+        The function is traced now, in Python, and compiled in a thread, since XLA compiles without blocking
+        Python. A function whose program is on disk is not traced.
         """
         leaves, tree = jax.tree.flatten(args)
         key = (function, *static.items(), tree, *((np.shape(a), a.dtype) for a in leaves))
@@ -370,7 +379,9 @@ class Compiled:
 
             def traced() -> Any:
                 with announced(what) as logged, collection_paused():
-                    if function == "pool":  # has its own `out_shardings`, and no large constants to take out
+                    # this function has its own `out_shardings`, and no large constants that would have to
+                    # become arguments
+                    if function == "pool":
                         return self._functions[function].lower(*args, **static), [], logged
                     level = REPEATED if function == "run" else SELDOM
                     return *lower(self._functions[function], level, args, static, self._everywhere), logged
@@ -409,7 +420,8 @@ def in_one(numbers: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     Raises
     ------
     RuntimeError
-        If two have the same name and differ, since a block would compute with those of another one.
+        If two numbers have the same name and differ, since a block would compute with the number of another
+        block.
     """
     joined: dict[str, np.ndarray] = {}
     for of_block in numbers:
@@ -429,8 +441,8 @@ def recorded(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]
 def all_statistics(stats: list[dict[str, Any]]) -> dict[str, Any]:
     """The statistics of all blocks in one dictionary.
 
-    Values of several blocks with the same name are stacked, as in `pm.sample`, except for `lp`: that of the
-    last block is the log density of the draw.
+    Values of several blocks with the same name are stacked, as in `pm.sample`, except for `lp`: the value of
+    the last block is the log density of the draw.
     """
     names = dict.fromkeys(name for of_block in stats for name in of_block)
     values = {name: [of_block[name] for of_block in stats if name in of_block] for name in names}

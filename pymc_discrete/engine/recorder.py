@@ -1,4 +1,4 @@
-"""The variables that are recorded: computed inside the program, and unpacked on the host."""
+"""The recorded variables: computed inside the program, and unpacked on the host."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,17 +33,18 @@ _kept: KeptForModels["Recorder", Any] = KeptForModels()
 class Recorder:
     """A JAX function (packed point) -> {name: array} that computes `outputs`.
 
-    A vector of `Points` is returned whole if any of its parts is an output. If integers have 32 bits, one
-    that may exceed them is returned as two words. `on_host` turns both back into variables of the model.
+    A vector of `Points` is returned whole if any of its parts is an output. If integers have 32 bits, an
+    output that may exceed 32 bits is returned as two words. `on_host` turns vectors and words back into
+    variables of the model.
 
     Parameters
     ----------
     model : pm.Model
     outputs : variables of the model, in terms of its value variables
     points : how a chain packs its values
-    dtypes : {variable or vector: type}, for those that are not recorded in the type that the model gives them
-    shapes : of the model's value variables
-    of : what it computes, as its numbers are named
+    dtypes : {variable or vector: type}, for variables that are recorded in another type than in the model
+    shapes : the shapes of the model's value variables
+    of : a word for what is computed, which is a part of the names of its numbers
 
     Raises
     ------
@@ -60,11 +61,12 @@ class Recorder:
         dtypes: dict[str, Any],
         of: str = "recorded",
     ) -> tuple["Recorder", dict[str, np.ndarray]]:
-        """A recorder, and the numbers (data and constants of the model) that it takes as arguments.
+        """A recorder, and the values of the numbers (data and constants of the model) that it takes as
+        arguments.
 
-        Models of the same structure share one recorder. A point that the recorder is given must hold the
-        numbers beside the values of the variables; `of` is a part of their names, so that the numbers of two
-        recorders can stand in one point.
+        Models of the same structure share one recorder. Each point that the recorder gets must have the
+        numbers, besides the values of the variables; the argument `of` is a part of their names, so that one
+        point can have the numbers of two recorders.
         """
 
         def make(structure: Structure) -> "Recorder":
@@ -120,12 +122,12 @@ class Recorder:
 
     @property
     def identity(self) -> list[Any]:
-        """What it computes; see `model.identity`."""
+        """A key of everything that the recorder computes; see `model.identity`."""
         names = [self._names, self._inputs, self._whole, sorted(self._in_words)]
         return [*self._graphs, *names, self._points.vectors, self._dtypes, width_of_models()]
 
     def _in_32_bits(self, model: pm.Model, inputs: list[Variable], graphs: list[Variable]) -> list[Variable]:
-        """The outputs where integers have 32 bits: two words of each that may exceed them."""
+        """The outputs if integers have 32 bits: two words for each output that may exceed 32 bits."""
         known = bounds_of_values(model, {})
         self._counts = set(known)
         bounds = {}
@@ -146,7 +148,7 @@ class Recorder:
         return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
 
     def bytes_per_draw(self, points: dict[str, Any], numbers: dict[str, Any]) -> int:
-        """The bytes that a recorded draw of one chain takes, given packed points (chains, ...)."""
+        """The number of bytes of a recorded draw of one chain, given packed points (chains, ...)."""
         if self._bytes is None:
             chains = len(next(iter(points.values())))
             of_chains = jax.vmap(lambda point: self(point | numbers))
@@ -155,7 +157,7 @@ class Recorder:
         return self._bytes
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """{variable of the model: (chains, draws, ...)} of the recorded {name: (chains, draws, ...)}.
+        """{variable of the model: (chains, draws, ...)}, from the recorded {name: (chains, draws, ...)}.
 
         Raises
         ------
@@ -177,17 +179,17 @@ def made_in_jax(
     inputs: dict[Variable, Variable],
     unknown: list[Variable],
 ) -> list[Variable]:
-    """The outputs as graphs that JAX can compile, of inputs whose shapes are known.
+    """The outputs as graphs that JAX can compile, of inputs with known shapes.
 
     Parameters
     ----------
-    inputs : {value variable of the model: what takes its place}
+    inputs : {value variable of the model: its replacement}
     unknown : the variables among these inputs that a draw changes
 
     Raises
     ------
     ValueError, NotImplementedError
-        As `Recorder`.
+        For the reasons named in `Recorder`.
     """
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
     if any(not hasattr(v.type, "dtype") for v in shared):
@@ -195,8 +197,8 @@ def made_in_jax(
             "A Deterministic draws random numbers of its own, which is not done here. Leave it out with "
             "var_names=, and draw it with pm.sample_posterior_predictive."
         )
-    # PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with
-    # the same name. One of them replaces the others.
+    # PyMC copies a graph together with its inputs, so that one `Number` may occur several times with the same
+    # name. One copy replaces the others.
     numbers = {str(v.name): v for v in numbers_in(outputs)}
     replaced: dict[Variable, Variable] = {v: pt.constant(v.get_value()) for v in shared}
     replaced |= inputs
@@ -215,7 +217,7 @@ def made_in_jax(
 
 
 def shapes_of(model: pm.Model) -> dict[str, tuple[int, ...]]:
-    """The shapes of a model's value variables, computed where their types do not tell them."""
+    """The shapes of a model's value variables, computed where they are not a part of their types."""
     if all(None not in v.type.shape for v in model.value_vars):
         return {str(v.name): v.type.shape for v in model.value_vars}
     return {name: np.shape(value) for name, value in point_of(model).items()}

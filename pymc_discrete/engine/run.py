@@ -1,4 +1,4 @@
-"""Runs the chains chunk by chunk; each chunk of draws is stored while the next is computed."""
+"""Runs the chains chunk by chunk; each chunk of draws is stored while the next one is computed."""
 
 import logging
 import time
@@ -23,16 +23,17 @@ from pymc_discrete.starts.not_finite import impossible
 _log = logging.getLogger("pymc.discrete")
 
 WARMUP, POSTERIOR = "warmup", "posterior"
-# Chains that do not move are brought to the bulk of the target (`kernels/settle.py`) each time this many
-# tuning draws are done. The number is fixed, so that the draws do not depend on `chunk`.
+# Chains that do not move are brought to the bulk of the target (`kernels/settle.py`) after each interval of
+# this many tuning draws. The number is fixed, so that the draws do not depend on `chunk`.
 TUNING_CHUNK = 50
-PROGRESS_UPDATES = 20  # most updates of the progress bar, unless chunks must be shorter for other reasons
-# The length of the arrays that hold the draws of a chunk is part of the compiled program. It does not depend
-# on the number of draws, so that a run with another number need not be compiled again.
-LARGEST_CHUNK = 1024  # largest number of draws in a chunk
-# The draws of a chunk are kept on the device. They take at most so many bytes:
-CHAIN_BYTES = 2**21  # those of one chain
-SHARE_BYTES = 2**27  # those of all chains that are computed together
+# the largest number of updates of the progress bar, unless chunks must be shorter for other reasons
+PROGRESS_UPDATES = 20
+# The length of the arrays with the draws of a chunk is part of the compiled program. It does not depend on
+# the number of draws, so that a run with another number need not be compiled again.
+LARGEST_CHUNK = 1024  # the largest number of draws in a chunk
+# the draws of a chunk are kept on the device, and take at most these numbers of bytes:
+CHAIN_BYTES = 2**21  # the bytes of the draws of one chain
+SHARE_BYTES = 2**27  # the bytes of the draws of all chains that are computed together
 
 
 class ChainsRun:
@@ -41,8 +42,8 @@ class ChainsRun:
     Parameters
     ----------
     model : the model that is sampled
-    chains : at the states after the draws that `store` already holds
-    store : where the draws are kept
+    chains : the chains, in their states after the draws that `store` already has
+    store : the storage of the draws
     tune, draws, thin, chunk, callback : as in `sample`
     bar : the progress bar
     """
@@ -65,9 +66,9 @@ class ChainsRun:
         self.size = chunk_size(chains, chunk)
         self.count = min(
             self.size, max(-(-draws // PROGRESS_UPDATES), TUNING_CHUNK)
-        )  # number of draws in a chunk
+        )  # the number of draws in a chunk
         self.bar, self.callback = bar, callback
-        self.states = chains.states  # after the last draw that is stored
+        self.states = chains.states  # the states of the chains after the last stored draw
 
     def complete(self, keep_warmup: bool) -> None:
         """Tune and draw. After a KeyboardInterrupt the draws made so far are kept."""
@@ -83,7 +84,7 @@ class ChainsRun:
             _log.warning(f"Interrupted after {done} of {self.draws} draws; they are returned.{more}")
 
     def tune_all(self, keep: bool) -> None:
-        """Tune in intervals; after each, move chains that are stuck and pool adapted parameters.
+        """Tune in intervals; after each interval, move chains that are stuck and pool adapted parameters.
 
         If the tuning draws are not kept, only the last one of an interval is recorded.
         """
@@ -110,7 +111,7 @@ class ChainsRun:
     def _between(self, t: int) -> None:
         """Settle chains that do not move, and pool adapted parameters where due, after tuning draw t."""
         states = self.chains.states.blocks
-        # with tempering a stuck chain is moved on by its exchange of states with other temperatures
+        # with tempering, a stuck chain moves on by exchanging states with other temperatures
         pairs = [] if self.program.ladder else [*zip(self.program.blocks, states, strict=True)]
         if any(b.stuck(state).any() for b, state in pairs):
             self.chains.settle(t)
@@ -124,7 +125,8 @@ class ChainsRun:
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
-            if not self.program.ladder:  # else exchanges between temperatures make up for a step that fails
+            # with tempering, exchanges between temperatures make up for a step that fails
+            if not self.program.ladder:
                 warn_of_first(block.complaints(state))
             say_first(block.remarks(state))
         self._check_possible(lp)
@@ -157,7 +159,9 @@ class ChainsRun:
         return [text for texts in [*of_blocks, report.warnings() if report else []] for text in texts]
 
     def leaving(self) -> dict[str, Leaving]:
-        """For each discrete variable, how probable it is that its sites change from where the chains are."""
+        """For each discrete variable the probability that its sites change from the present states of the
+        chains.
+        """
         points = self._points()
         for block in self.program.blocks:
             points = block.completed(points)
@@ -169,14 +173,14 @@ class ChainsRun:
         of_blocks = [b.groups(s, coords, dims) for b, s in pairs]
         groups: dict[str, Dataset] = {}
         for found in [*of_blocks, self.program.counts.groups(self.states.counts, coords, dims)]:
-            # variables that are summed out and those that are counted have the same group
+            # variables that are summed out and variables that are counted share a group
             groups |= {name: groups[name].merge(g) if name in groups else g for name, g in found.items()}
         if report := report_of(self.states):
             groups["tempering"] = report.dataset()
         return groups
 
     def draw_all(self) -> None:
-        """Draw in chunks; each is transferred to the host and stored while the next is computed."""
+        """Draw in chunks; each chunk is transferred to the host and stored while the next one is computed."""
         sent = self.store.done(POSTERIOR)
         waiting: list[tuple[list[Future], int]] = []
         begin = time.perf_counter()
@@ -208,7 +212,7 @@ class ChainsRun:
 
 
 def chunk_size(chains: RunningChains, chunk: int | str) -> int:
-    """The length of the arrays that hold a chunk of draws: by default a power of two."""
+    """The length of the arrays of a chunk of draws; the default is a power of two."""
     if chunk != "auto":
         return int(chunk)
     each = max(chains.program.recorder.bytes_per_draw(chains.states.point, chains.program.numbers), 1)
@@ -218,7 +222,7 @@ def chunk_size(chains: RunningChains, chunk: int | str) -> int:
 
 
 def say_first(remarks: list[str | None]) -> None:
-    """Log the line of the first chain that has one, and how many other chains have one."""
+    """Log the line of the first chain that has a line, and the number of other chains that have one."""
     with_lines = [text for text in remarks if text]
     if with_lines:
         others = len(with_lines) - 1
@@ -227,7 +231,7 @@ def say_first(remarks: list[str | None]) -> None:
 
 
 def warn_of_first(warnings: list[list[str]]) -> None:
-    """Log the warnings of the first chain that has any, and how many other chains have some."""
+    """Log the warnings of the first chain that has any, and the number of other chains that have some."""
     with_warnings = [(n, texts) for n, texts in enumerate(warnings) if texts]
     if with_warnings:
         n, texts = with_warnings[0]

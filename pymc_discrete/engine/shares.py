@@ -1,10 +1,10 @@
-"""The chains of a run, split into equal shares that are computed by several threads.
+"""The chains of a run, split into equal shares, each of which one of several threads computes.
 
-JAX computes the calls of one thread in order and those of several threads side by side, also on one device.
-On a CPU the chains of a device run one after another, so that as many threads as there are cores use all of
-them. The alternative, more devices on the CPU, has to be chosen before JAX starts. All shares have the same
-number of chains, so that one compiled program serves them all: where a CPU is the only device, one chain
-each, so that the program also serves a run with another number of chains.
+JAX computes the calls of one thread in order, and the calls of several threads side by side, even on one
+device. On a CPU the chains of a device run one after another, so that as many threads as there are cores use
+all of them. The alternative, more devices on the CPU, has to be chosen before JAX starts. All shares have the
+same number of chains, so that all of them use one compiled program. If a CPU is the only device, each share
+has one chain, so that the program can also be used for a run with another number of chains.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,19 @@ from pymc_discrete.engine.program import EVERYWHERE, ChainState, Identity, Progr
 from pymc_discrete.engine.storage import on_host
 from pymc_discrete.runtime.model_settings import model_settings
 
-MOST_SHARES = 64  # a share takes the host a millisecond for each chunk of draws, so there are at most as many
+# a share takes a millisecond on the host for each chunk of draws, so there are at most this many shares
+MOST_SHARES = 64
 
 
 def chains_of_shares(chains: int, single: bool) -> np.ndarray:
     """(shares, n) int, the indices of the chains in each share.
 
-    If the chains do not divide evenly, the last one is repeated: to compile another program for a smaller
-    share would take longer than to run the repeated chain.
+    If the chains do not divide evenly, the last chain is repeated: compiling another program for a smaller
+    share would take longer than running the repeated chain.
 
     Parameters
     ----------
-    single : whether to make a share of every chain, as long as there are few; otherwise there is one share
+    single : whether every chain gets its own share, up to a limit; otherwise there is one share
     """
     size = -(-chains // MOST_SHARES) if single else chains
     shares = -(-chains // size)
@@ -42,9 +43,9 @@ class Share:
 
     Parameters
     ----------
-    identities : (n,), those of the chains
+    identities : (n,), the identities of the chains
     state : (n, ...), their states; while the share computes, only its thread may use them
-    thread : the thread that computes them; None to use JAX's own asynchronous dispatch
+    thread : the thread that computes the chains; None for JAX's own asynchronous dispatch
     """
 
     def __init__(self, identities: Identity, state: ChainState, thread: ThreadPoolExecutor | None):
@@ -74,7 +75,7 @@ class RunningChains:
     program : the compiled program
     states : (chains, ...), the states to start from, on the host
     seed : the seed of the run
-    threads : how many threads compute them; None to compute all chains together
+    threads : the number of threads that compute the chains; None to compute all chains together
     """
 
     def __init__(self, program: Program, states: ChainState, seed: int, threads: int | None):
@@ -107,7 +108,7 @@ class RunningChains:
         ]
 
     def _joined(self, parts: list[Any]) -> Any:
-        """(chains, ...), the parts of all shares joined; repeated chains are dropped."""
+        """(chains, ...), the arrays of all shares joined; repeated chains are dropped."""
         if len(parts) == 1:
             return parts[0]
         return jax.tree.map(
@@ -116,7 +117,7 @@ class RunningChains:
 
     @property
     def states(self) -> ChainState:
-        """(chains, ...), not to be read while a share computes."""
+        """(chains, ...), the states of all chains; they must not be read while a share computes."""
         return self._joined([share.state for share in self.shares])
 
     def run(self, first: int, count: int, thin: int, size: int) -> list[Future]:
@@ -126,7 +127,8 @@ class RunningChains:
         return [share.submit(compiled, self._numbers_of_model, *numbers) for share in self.shares]
 
     def begin(self, size: int) -> Future[Callable]:
-        """`Program.run` for these chains and at most `size` draws in a call, which a thread compiles."""
+        """Begin to compile `Program.run`, in a thread, for these chains and at most `size` draws
+        in a call."""
         number = np.zeros((), jax.dtypes.canonicalize_dtype(int))
         first = self.shares[0]
         arguments = (first.identities, first.state, self._numbers_of_model, *[number] * 3)
@@ -140,7 +142,7 @@ class RunningChains:
         return self._joined([state for state, *_ in parts]), self.program.on_host(draws), stats
 
     def move_to(self, point: dict[str, np.ndarray]) -> None:
-        """Put the one chain that there is at a packed point."""
+        """Put the only chain at a packed point."""
         (share,) = self.shares
         now = share.state.point
         moved = {name: np.asarray(point[name], a.dtype).reshape(a.shape) for name, a in now.items()}

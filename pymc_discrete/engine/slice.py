@@ -1,4 +1,4 @@
-"""The continuous block of a compiled chain that slice sampling moves."""
+"""The block of a compiled chain in which slice sampling moves continuous variables."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ class SliceBlock(BlockOfStep):
 
     Parameters
     ----------
-    step : a `steps.reparameterized_slice.ReparameterizedSlice`: its density and options
+    step : a `steps.reparameterized_slice.ReparameterizedSlice`, with the density and the options
     tune : number of tuning draws
     points : how a chain packs its values
     """

@@ -1,27 +1,28 @@
-"""What is said between the program that makes the draws of a chain and the step that hands them out.
+"""The messages between the program that makes the draws of a chain and the step that hands them out.
 
-Nothing here imports JAX, which a process that only hands out draws does not need.
+This module does not import JAX, which a process that only hands out draws does not need.
 """
 
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-# Places of steps in a list are indices. These two stand for steps that are not in it: for NUTS, and for one
-# that draws variables which would be summed out, had other steps not taken all continuous ones. PyMC asked
-# for the names of all statistics before that was known, so it gets none of the second one.
+# Steps are identified by their index in a list. These two indices stand for steps that are not in the list:
+# NUTS, and a step for variables that would be summed out if other steps had not taken all continuous
+# variables. PyMC asked for the names of all statistics before this was known, so it gets no statistics of the
+# second one.
 NUTS, STANDS_IN = -1, -2
 
 
 class ChainOrder(NamedTuple):
-    """The chain whose draws a source is asked for.
+    """The chain whose draws a source must make.
 
     Attributes
     ----------
-    tune, draws : how many draws, as `setup_chain` announces them
-    announced : whether it did; otherwise anybody may step from anywhere
+    tune, draws : the numbers of draws that `setup_chain` announces
+    announced : whether `setup_chain` announced the chain; otherwise each draw may start from any point
     seed : the seed of all random numbers of the chain
-    left : names of the variables that other steps move, and this one does not
+    left : names of the variables that only other steps move
     """
 
     tune: int
@@ -32,14 +33,14 @@ class ChainOrder(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Draws of a chain that follow one another.
+    """Consecutive draws of a chain.
 
     Attributes
     ----------
     first : index of the first draw
     draws : {value variable: (n, ...)}
-    stats : {statistic: (n,) or (n, blocks that have it)}
-    blocks : for each block of the program, the place of its step, NUTS or INSTEAD, and the names of its
+    stats : {statistic: (n,) or (n, number of blocks that have it)}
+    blocks : for each block of the program, the index of its step, NUTS or INSTEAD, and the names of its
         statistics
     """
 
@@ -55,16 +56,16 @@ class Chunk(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """The state of a chain of which draws were handed out.
+    """The state of a chain whose draws were handed out to PyMC.
 
     Attributes
     ----------
     before : the arrays of the state of the chain before a chunk, as a message
     first : index of the first draw of the chunk
-    used : how many draws of the chunk were handed out
-    order : Order
+    used : the number of draws of the chunk that were handed out
+    order : ChainOrder
     last : {value variable: bytes}, the draw that was handed out last
-    divergences : how many trajectories have diverged after tuning
+    divergences : the number of trajectories that have diverged after tuning
     """
 
     before: bytes
@@ -78,26 +79,27 @@ class Handed(NamedTuple):
 class ChainSource(Protocol):
     """An object that makes the draws of a chain.
 
-    It is an `engine.course.Course` in the process of the step, and in other processes a
-    `steps.served.Remote`, which asks a `Course` in that one.
-
-    `used` is always how many draws of the last chunk were handed out.
+    In the process of the step it is an `engine.course.Course`. In other processes it is a
+    `steps.served.Remote`, which asks a `Course` in the process of the step. The argument `used` is always the
+    number of draws of the last chunk that were handed out.
 
     Attributes
     ----------
-    spare : how many chains of the same run may be made beside this one
+    spare : the number of chains of the same run that may be made beside this chain
     """
 
     spare: int
 
     def foreseen(self, order: ChainOrder, point: dict[str, np.ndarray]) -> "ChainSource":
-        """A source of another chain, which is being begun."""
+        """A source of another chain of the run, which is begun before PyMC asks for it."""
 
     def allow(self, draws: int) -> None:
-        """Make the next chunk of a foreseen chain in the background, if it has fewer draws than these."""
+        """For a chain that was begun ahead: make the next chunk in the background if it has fewer draws than
+        allowed.
+        """
 
     def begin(self, order: ChainOrder, point: dict[str, np.ndarray]) -> Chunk:
-        """The first draws of a chain that starts about a point."""
+        """The first draws of a chain that starts near a point."""
 
     def next(self) -> Chunk:
         """The draws after the last chunk, all of which were handed out."""
@@ -106,7 +108,7 @@ class ChainSource(Protocol):
         """The draws that follow a point, at which other steps have moved variables."""
 
     def stop_tuning(self, used: int) -> tuple[list[str], Chunk | None]:
-        """The warnings at the end of tuning, and the next draws if it ends before the announced draw."""
+        """The warnings at the end of tuning, and the next draws if tuning ends before the announced draw."""
 
     def conclude(self, used: int) -> list[str]:
         """The warnings after the last draw."""
@@ -115,7 +117,7 @@ class ChainSource(Protocol):
         """The arrays of the state of the chain before the last chunk, as a message."""
 
     def resume(self, handed: Handed) -> Chunk:
-        """A chunk without draws, before the draws that follow a state."""
+        """A chunk without draws, from which the draws after a given state follow."""
 
     def close(self) -> None:
         """Make no more draws."""

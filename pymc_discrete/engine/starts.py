@@ -1,4 +1,4 @@
-"""The points where the chains start: dispersed, and with a finite log density."""
+"""The starting points of the chains: dispersed, and with a finite log density."""
 
 import functools
 from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, not_finite, o
 from pymc_discrete.starts.possible_start import refuse_nan, say_moved
 from pymc_discrete.starts.start import check_support, refusal
 
-# supports of continuous variables, by the names of PyMC's transforms
+# the supports of continuous variables, by the names of PyMC's transforms
 SUPPORTS = {
     "log": "(0, inf)",
     "log_exp_m1": "(0, inf)",
@@ -33,9 +33,9 @@ SUPPORTS = {
     "ordered": "increasing values",
     "simplex": "positive numbers that sum to 1",
 }
-RETRIES = 10  # further points that are tried with each jitter while none is possible
-HALVINGS = 8  # how often the jitter is then halved, before it is left out
-# the widths of the jitter that are tried, in this order; 0 is none
+RETRIES = 10  # the number of further points that are tried with each jitter while none is possible
+HALVINGS = 8  # the number of times that the jitter is then halved, before it is left out
+# the widths of the jitter, in the order in which they are tried; 0 stands for no jitter
 JITTERS = [*(0.5**n for n in range(HALVINGS + 1)), 0.0]
 
 
@@ -54,20 +54,20 @@ def starts(
     """A starting point {variable: value} for each chain.
 
     Continuous variables are jittered by U(-1, 1) as in `pm.sample`; discrete ones are dispersed, unless
-    `initvals` or the model gives their starting value. Where all tries are impossible, even after a search
-    among the states of the discrete variables, or put a discrete variable outside its support, the jitter is
-    halved, and at last there is none.
+    `initvals` or the model gives their starting value. If all points tried are impossible, even after a
+    search among the states of the discrete variables, or have a discrete variable outside its support, the
+    jitter is halved, and at last it is left out.
 
     Parameters
     ----------
-    with_gradient : whether the gradient must be finite, too, where that can be had
+    with_gradient : whether the gradient must be finite as well, if possible
     still : continuous variables that are not jittered
 
     Raises
     ------
     pymc.exceptions.SamplingError
-        If no point with a finite log density was found; names the term that is not finite without jitter, or
-        the variable that is outside its support.
+        If no point with a finite log density was found. The message names the term that is not finite without
+        jitter, or the variable that is outside its support.
     """
     given = initvals if isinstance(initvals, list | tuple) else [initvals] * chains
     fixed = {str(rv.name) for rv, value in model.rvs_to_initial_values.items() if value is not None}
@@ -84,17 +84,17 @@ def starts_of_chains(
     seed: np.random.SeedSequence,
     with_gradient: bool = False,
 ) -> list[dict[str, np.ndarray]]:
-    """A possible starting point {variable: value} for each chain, as `starts`.
+    """A possible starting point {variable: value} for each chain, as described in `starts`.
 
     Parameters
     ----------
-    drawn : what the points are drawn from
+    drawn : the object from which points are drawn
     stay : for each chain, the discrete variables that are not dispersed
 
     Raises
     ------
     pymc.exceptions.SamplingError
-        As `starts`.
+        For the reasons named in `starts`.
     """
     judge = next((block for block in blocks if not block.start_program), blocks[0])
     points: list[dict[str, np.ndarray]] = []
@@ -134,7 +134,7 @@ def starts_of_chains(
         if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
             return point
         if not np.isneginf(logp):
-            for block in blocks:  # a block's own check may raise an error that says more
+            for block in blocks:  # a block's own check may raise an error that is more specific
                 block.check_starts([point])
             raise SamplingError(not_finite(of_model_at(model, point), logp))
         names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
@@ -150,7 +150,9 @@ def starts_of_chains(
 
 
 def outside(blocks: Sequence[Block], point: dict[str, np.ndarray]) -> str | None:
-    """The message for a point {variable: value} with a discrete variable outside its support, else None."""
+    """The error message for a point {variable: value} with a discrete variable outside its support; else
+    None.
+    """
     spaces = [block.space for block in blocks if block.space is not None]
     return next((why for space in spaces if (why := refusal(space, space.ravel(point)))), None)
 
@@ -164,7 +166,7 @@ class Jitter:
 
     Attributes
     ----------
-    jitters : the widths of the jitter that are to be tried, in this order; 0 is none
+    jitters : the widths of the jitter, in the order in which they are tried; 0 stands for no jitter
     """
 
     def __init__(self, model: pm.Model, initvals: Any, chains: int, still: Collection[str] = ()):
@@ -193,7 +195,7 @@ class Jitter:
 
 
 class Around:
-    """Starting points about a given one.
+    """Starting points near a given point.
 
     Parameters
     ----------
@@ -202,7 +204,7 @@ class Around:
 
     Attributes
     ----------
-    jitters : as those of `Jitter`
+    jitters : as in `Jitter`
     """
 
     def __init__(self, point: dict[str, np.ndarray], names: Sequence[str]):
@@ -227,14 +229,14 @@ def jittered_point(
 
 
 def by_name(model: pm.Model, initvals: Any) -> Any:
-    """`initvals` of `pmd.sample` in plain tensors, with names in the place of variables."""
+    """The argument `initvals` of `pmd.sample` in plain tensors, with names in place of variables."""
     if isinstance(initvals, list | tuple):
         return [by_name(model, values) for values in initvals]
     return starts_by_name(model, initvals) if isinstance(initvals, dict) else initvals
 
 
 def without_starts_of(initvals: Any, names: Collection[str]) -> Any:
-    """`initvals` without those of some variables."""
+    """The argument `initvals` without the starting values of some variables."""
     if isinstance(initvals, list | tuple):
         return [without_starts_of(values, names) for values in initvals]
     return initvals and {k: v for k, v in initvals.items() if str(getattr(k, "name", k)) not in names}
@@ -245,7 +247,7 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
 
     Parameters
     ----------
-    points, of : how many starts there are, and of what each is the start
+    points, of : the number of starts, and a word for the things that start at each of them
     """
     several = isinstance(initvals, list | tuple)
     if several and len(initvals) != points:
@@ -254,7 +256,7 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
             f"{of}."
         )
     if all(values is None for values in (initvals if several else [initvals])):
-        return  # so that `eval_rv_shapes` is not called, which takes long
+        return  # the shapes are passed, so that `eval_rv_shapes` is not called, which takes long
     discrete = {str(v.name) for v in model.discrete_value_vars}
     known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
     shapes = model.eval_rv_shapes()
@@ -270,7 +272,8 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
                 raise ValueError(
                     f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}."
                 )
-            if isinstance(value, str | Variable):  # "prior", "support_point", or a PyTensor expression
+            # the value may be "prior", "support_point", or a PyTensor expression
+            if isinstance(value, str | Variable):
                 continue
             number = np.asarray(value)
             if name in discrete and not (whole := np.isfinite(number) & (number == np.round(number))).all():
@@ -287,7 +290,7 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
 
 
 def check_inside(model: pm.Model, values: dict[Any, Any]) -> None:
-    """Refuse starting values of continuous variables outside their support, where their transform is nan.
+    """Refuse starting values of continuous variables outside their support, at which a transform is nan.
 
     Raises
     ------
@@ -320,7 +323,7 @@ def check_supports(blocks: Sequence[Block], point: dict[str, np.ndarray], initva
 
     Parameters
     ----------
-    point : {value variable: array}, where the model starts without them
+    point : {value variable: array}, the starting point of the model without these starting values
 
     Raises
     ------
@@ -334,7 +337,7 @@ def check_supports(blocks: Sequence[Block], point: dict[str, np.ndarray], initva
 
 
 def given_numbers(values: dict[Any, Any]) -> dict[str, Any]:
-    """{name: value} of those starting values that are numbers, and not a word or an expression."""
+    """{name: value} of the starting values that are numbers, and no words or expressions."""
     return {
         str(getattr(key, "name", key)): value
         for key, value in values.items()
@@ -343,7 +346,8 @@ def given_numbers(values: dict[Any, Any]) -> dict[str, Any]:
 
 
 def support_of_transform(rv: Variable, model: pm.Model, outside: np.ndarray) -> str:
-    """The support of a continuous variable, as its transform shows it: of the first element `outside`."""
+    """The support of a continuous variable, judged by its transform, for the first element that is
+    `outside`."""
     transform = model.rvs_to_transforms[rv]
     if transform is None:
         return "the finite numbers"

@@ -1,4 +1,4 @@
-"""Sampler statistics: their types, and what is recorded of several values."""
+"""Sampler statistics: their types, and how several values are reduced to a recorded one."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -8,12 +8,12 @@ import numpy as np
 
 
 class Reduction(NamedTuple):
-    """How the values of a statistic in the transitions between two recorded draws are reduced to one.
+    """The way in which the values of a statistic between two recorded draws are reduced to one value.
 
     Attributes
     ----------
     add : (accumulated, value) -> accumulated
-        The accumulated value with that of one more transition; it starts at 0.
+        The accumulated value after one more transition; the first accumulated value is 0.
     finish : (accumulated, number of transitions) -> the value that is recorded
     """
 
@@ -35,7 +35,9 @@ class Statistic(NamedTuple):
 
 
 def as_pymc_declares(statistics: Mapping[str, Statistic]) -> dict[str, Any]:
-    """{name: (type, shape)}, as a step of PyMC declares numbers, and the log density of the model."""
+    """{name: (type, shape)}, in the form in which PyMC's steps declare statistics, for numbers and the log
+    density.
+    """
     of_numpy = {float: np.float64, int: np.int64, bool: np.bool_}
     declared: dict[str, Any] = {name: (of_numpy[s.type], []) for name, s in statistics.items()}
     return {**declared, "model_logp": (np.float64, [])}

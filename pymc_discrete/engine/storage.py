@@ -14,19 +14,21 @@ from jax.experimental import multihost_utils
 
 from pymc_discrete.runtime.seeds import new_seed
 
-# characters of a variable's name that become part of a file name, which many file systems limit to 255 bytes
+# the number of characters of a variable's name that are used in a file name; many file systems limit names to
+# 255 bytes
 LONGEST_NAME = 100
 PROGRESS = "progress.json"
-GROWING = "draws"  # the only setting that may differ: if it is larger than before, the run goes on
-BEFORE = "progress-before.json"  # the progress one chunk earlier; the states of the chains then are kept too
+GROWING = "draws"  # the only setting that may differ: if it is larger than before, the run continues
+# the key of the progress one chunk earlier, whose states of the chains are also kept
+BEFORE = "progress-before.json"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint folder that cannot be written to, is damaged, or holds a different run."""
+    """The error for a checkpoint folder that cannot be written to, is damaged, or has a different run."""
 
 
 def on_host(a: Any) -> np.ndarray:
-    """The whole array as a NumPy array, also if several processes hold parts of it."""
+    """The whole array as a NumPy array, even if several processes have parts of it."""
     if getattr(a, "is_fully_addressable", True):
         return np.asarray(a)
     return np.asarray(multihost_utils.process_allgather(a, tiled=True))
@@ -57,7 +59,8 @@ class Memory:
             for name, array in group.items():
                 draws = array.swapaxes(0, 1)
                 if name in kept:
-                    # NumPy need not look for views of the array: `read` is called after the last `write` only
+                    # NumPy need not look for views of the array, since `read` is called only after the last
+                    # `write`
                     kept[name].resize((first + count, *draws.shape[1:]), refcheck=False)
                     kept[name][first:] = draws
                 else:
@@ -76,14 +79,14 @@ class Checkpoint:
     """Draws in a folder, from which a run can be resumed.
 
     `progress.json` holds the number of complete draws of each part ("warmup", "posterior"). It is replaced
-    atomically after the draws, and the state after them, are on the disk; draws beyond that number are
+    atomically after the draws, and the state after them, are on the disk; draws beyond these numbers are
     written again by the resumed run. The files `PART-KIND-NAME.npy` are arrays (chains, draws, ...), written
     in place and read by memory mapping.
 
     Parameters
     ----------
-    folder : created if it does not exist
-    settings : the settings that must be equal when the run is resumed, but for `GROWING`, which may grow
+    folder : the folder, which is created if it does not exist
+    settings : the settings that must be equal when the run is resumed, except `GROWING`, which may be larger
     lengths : {part: number of draws}
 
     Raises
@@ -110,7 +113,8 @@ class Checkpoint:
         return self.progress["state"] is not None
 
     def seed(self, asked: int | None) -> int:
-        """The seed of the run in the folder, which `asked` must equal; `asked` or a new one for a new run."""
+        """The seed of the run in the folder, which must equal `asked`; for a new run, `asked` or a
+        new seed."""
         kept = self.progress["seed"]
         if kept is not None and asked is not None and asked != kept:
             raise CheckpointError(
@@ -187,7 +191,9 @@ class Checkpoint:
 
     # ------------------------------------------------------------ chunks
     def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
-        """Write the next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and their state."""
+        """Write the next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the states after
+        them.
+        """
         first, crc = self.done(part), {}
         # `on_host` gathers arrays from all processes, so every process must call it
         leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
@@ -202,7 +208,7 @@ class Checkpoint:
                     file = file_of(part, kind, name)
                     crc[file] = self._put(file, array, first, self.lengths[part])
             number = self.progress["chunks"] + 1
-            # two files are used in turn, so that the one named in progress.json is not overwritten
+            # two files are used in turn, so that the file named in progress.json is never overwritten
             state_file = f"state-{number % 2}.npz"
             with (self.folder / state_file).open("wb") as out:
                 np.savez(out, allow_pickle=False, **leaves)
@@ -269,7 +275,7 @@ class Checkpoint:
         return zlib.crc32(np.ascontiguousarray(array[:, first : first + count]).tobytes())
 
     def read(self, part: str, kind: str) -> dict[str, np.ndarray]:
-        """{name: (chains, done, ...)}, memory-mapped."""
+        """{name: (chains, done, ...)}, the draws of a part, memory-mapped."""
         if jax.process_count() > 1:
             multihost_utils.sync_global_devices("the first process has written")
         done, names = self.done(part), self.progress["names"].get(f"{part}-{kind}", [])
@@ -296,7 +302,7 @@ def is_complete(folder: Path) -> bool:
 
 
 def where_unlike(a: Any, b: Any) -> tuple[Any, Any]:
-    """The two values of a setting; of two lists, only the entries that the other does not have."""
+    """The two values of a setting; of two lists, only the items that the other list does not have."""
     if not (isinstance(a, list) and isinstance(b, list)):
         return a, b
     return [v for v in a if v not in b], [v for v in b if v not in a]
@@ -307,7 +313,7 @@ def file_of(part: str, kind: str, name: str) -> str:
 
 
 def safe(name: str) -> str:
-    """A variable's name for use in a file name: ASCII, of limited length, unique for every name."""
+    """A variable's name in a form for file names: ASCII, of limited length, unique for every name."""
     escaped = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else f"%{ord(c):x}." for c in name)
     if len(escaped) <= LONGEST_NAME:
         return escaped
@@ -315,9 +321,9 @@ def safe(name: str) -> str:
 
 
 def lengthened(path: Path, length: int) -> int:
-    """The length of a file's array (chains, draws, ...), which has room for `length` draws afterwards.
+    """The length of a file's array (chains, draws, ...), after it is extended to at least `length` draws.
 
-    A longer array is a copy that takes the place of the file when it is whole.
+    The longer array is a copy that replaces the file once it is complete.
     """
     old = np.load(path, mmap_mode="r")
     if old.shape[1] >= length:

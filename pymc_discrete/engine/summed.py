@@ -1,4 +1,6 @@
-"""The block of a compiled chain that draws discrete variables which are summed out while the others move."""
+"""The block of a compiled chain that draws discrete variables which are summed out while other variables
+move.
+"""
 
 import logging
 from collections.abc import Hashable, Mapping
@@ -26,12 +28,13 @@ _log = logging.getLogger("pymc.discrete")
 
 
 class SummedState(NamedTuple):
-    """What a chain has seen of the sites that are summed out.
+    """Statistics of a chain about the sites that are summed out.
 
     Attributes
     ----------
     usual : (d,) float, the means of the sites in tuning
-    probabilities : [(size, K)], sums of the probabilities of values of the sites of each variable since then
+    probabilities : [(size, K)], sums, since tuning, of the probabilities of the values of the sites of each
+        variable
     transitions : (d,) int, the number of transitions since tuning in which the site was summed out, whose
         probabilities are added up
     far_out : FarOut, counted over the transitions since tuning
@@ -44,10 +47,10 @@ class SummedState(NamedTuple):
 
 
 class SummedBlock(Block):
-    """Exact draws of discrete variables given all others, which have moved with these summed out.
+    """Exact draws of discrete variables given all others, which have moved with the discrete ones summed out.
 
-    By itself it is for the replicas of a tempered model that no longer has these variables, with sums over
-    their whole supports (`Collapsed.whole`).
+    Used alone, the block serves the replicas of a tempered model that no longer has these variables, with
+    sums over their whole supports (`Collapsed.whole`).
 
     Parameters
     ----------
@@ -88,17 +91,17 @@ class SummedBlock(Block):
 
     # ------------------------------------------------------------ points
     def _x(self, point: Mapping[str, Any], lead: int = 0, xp: Any = jnp):
-        """(..., d) int, the sites that are summed out, of packed points with `lead` leading axes."""
+        """(..., d) int, the summed sites at packed points with `lead` leading axes."""
         arrays = [xp.asarray(point[v.name]) for v in self.collapsed.density.space.variables]
         values = xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
         return self.collapsed.density.space.of_values(values, xp)
 
     def _on_host(self, point: dict[str, np.ndarray]) -> np.ndarray:
-        """(d,) int, the sites that are summed out, at a point {variable: value}."""
+        """(d,) int, the summed sites at a point {variable: value}."""
         return self._x(self.points.packed(point), 0, np)
 
     def _inputs(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """The inputs of the context of what is summed out, at a point {variable: value}."""
+        """The inputs of the context of the collapsed density, at a point {variable: value}."""
         return [
             np.asarray(a)
             for a in self.collapsed.inputs(self.points.by_name(self.points.packed(point) | self.numbers))
@@ -119,7 +122,7 @@ class SummedBlock(Block):
     def dispersed(
         self, point: dict[str, np.ndarray], given: set[str], rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
-        """The point with values of the variables that are summed out, which the first transition replaces."""
+        """The point with some values of the summed variables, which the first transition replaces."""
         return {**point, **{name: value for name, value in self._first.items() if name not in point}}
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
@@ -132,22 +135,23 @@ class SummedBlock(Block):
             new, seen, _, _ = self.drawn(key, t, point, point, state, jnp.zeros(0, int))
             return new, seen
 
-        # At inverse temperatures below 1 nothing reads these variables. When a replica comes to 1 they are
-        # drawn before they are recorded.
+        # At inverse temperatures below 1 no block reads these variables. When a replica comes to temperature
+        # 1, they are drawn before they are recorded.
         return *jax.lax.cond(point[BETA] == 1.0, drawn, lambda: (dict(point), state)), {}
 
     def drawn(self, key, t, new: dict[str, Any], old: dict[str, Any], state: SummedState, stretches: Any):
-        """The packed point `new` with a draw of the sites given the other variables.
+        """The packed point `new`, with a draw of the summed sites given the other variables.
 
         Parameters
         ----------
-        old : the point before the others have moved, where the chain stays if nothing is possible
-        stretches : as `Collapsed.drawn_stretches` gives them
+        old : the point before the other variables have moved, to which the chain returns if no state is
+            possible
+        stretches : the result of `Collapsed.drawn_stretches`
 
         Returns
         -------
         point, state
-        total : () float, nats, the logarithm of the sum; -inf where nothing is possible
+        total : () float, nats, the logarithm of the sum; -inf if no state is possible
         logdensity : () float, nats, the same terms at the draw
         """
         now = self._x(old)
@@ -158,7 +162,7 @@ class SummedBlock(Block):
             total, x, p = draw(key, context, stretches, state.usual)
         else:
             total, x = self.collapsed.total_and_draw(key, context, stretches, state.usual)
-        # At an impossible start no value of the stretches may be possible. Then the chain stays where it is.
+        # At an impossible start, no value of the stretches may be possible. The chain then stays as it is.
         possible = total > -jnp.inf
         new = {name: jnp.where(possible, value, old[name]) for name, value in new.items()}
         x = jnp.where(possible, x, now)
@@ -167,7 +171,8 @@ class SummedBlock(Block):
             of_v = values[start : start + v.size]
             new[v.name] = of_v.reshape(old[v.name].shape).astype(old[v.name].dtype)
         logdensity = self.collapsed.density.logdensity(x, context)
-        # a mean in which later draws of tuning weigh more; with it the windows of the sums are fixed
+        # The mean gives later tuning draws more weight. The windows of the summed probabilities are laid
+        # about it once tuning ends.
         weight = jnp.where(t < old[TUNE], 4.0 / (t + 4.0), 0.0)
         usual = state.usual + weight * (x - state.usual)
         counted = (t >= old[TUNE]) & self.collapsed.sums.within(stretches)

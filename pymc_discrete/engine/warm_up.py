@@ -1,16 +1,16 @@
-"""The adaptation state with which Stan's staged warm-up of NUTS begins, and its schedule.
+"""The initial adaptation state of Stan's staged warm-up of NUTS, and its schedule.
 
-blackjax has both, but takes long to import. Written here in NumPy, with the same values, they let a run whose
-compiled program is found on disk do without blackjax.
+blackjax has both, but takes long to import. Here they are written in NumPy, with the same values, so that a
+run whose compiled program is found on disk does not import blackjax.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-FEWEST = 20  # tuning draws; with fewer the mass matrix is not adapted
-BEFORE_WINDOWS, AFTER_WINDOWS = 75, 50  # draws before and after the windows of the mass matrix
-WINDOW = 25  # draws of the first window; the next ones are twice as long each
+FEWEST = 20  # the number of tuning draws below which the mass matrix is not adapted
+BEFORE_WINDOWS, AFTER_WINDOWS = 75, 50  # the numbers of draws before and after the windows of the mass matrix
+WINDOW = 25  # the number of draws of the first window; each further window is twice as long
 
 
 class StepSize(NamedTuple):
@@ -43,24 +43,25 @@ class Mass(NamedTuple):
 
 
 def first_step_size() -> StepSize:
-    """The state before any draw was seen, at a step size of 1."""
+    """The state before any draw, at a step size of 1."""
     one = np.asarray(1.0)
     return StepSize(np.log(one), np.zeros(()), np.asarray(1), np.zeros(()), np.log(10 * one))
 
 
 def first_mass(size: int, dense: bool) -> Mass:
-    """The state before any draw was seen: an identity matrix of `size` rows; its diagonal if not `dense`."""
+    """The state before any draw: an identity matrix with `size` rows, or its diagonal if not `dense`."""
     if dense:
         return Mass(np.eye(size), Moments(np.zeros(size), np.zeros((size, size)), np.asarray(0)))
     return Mass(np.ones(size), Moments(np.zeros(size), np.zeros(size), np.asarray(0)))
 
 
 def schedule(tune: int) -> np.ndarray:
-    """(tune, 2) int, for each tuning draw: 1 if the mass matrix is estimated from it, and 1 if the window of
-    such draws ends with it, after which the estimate is used.
+    """(tune, 2) int: for each tuning draw, whether the mass matrix is estimated from it, and whether a window
+    ends.
 
-    Stan's, see the section on warm-up of its reference manual: draws before the windows, windows of doubling
-    length, of which the last takes what would be too short for another one, and draws after them.
+    The schedule is Stan's, see the section on warm-up of its reference manual: draws before the windows,
+    windows of doubling length, where the last window takes the draws that are too few for another one, and
+    draws after the windows. At the end of a window, its estimate comes into use.
     """
     found = np.zeros((tune, 2), int)
     if tune < FEWEST:

@@ -36,12 +36,12 @@ class Annealed(Density):
 
     .. math:: f_\beta(x) = \beta f(x) + (1 - \beta) \log p_0(x)
 
-    Whatever is linear in the log density, its differences above all, is the same sum of those of the target
-    and of the base.
+    Whatever is linear in the log density, such as its differences, is the same weighted sum for the target
+    and the base.
 
     Parameters
     ----------
-    density : that of the target, of finite sites that each change alone
+    density : the density of the target, whose sites are finite and each change alone
 
     References
     ----------
@@ -57,7 +57,7 @@ class Annealed(Density):
         """The target at an inverse temperature."""
         return Target(self, AnnealedContext(target.ready(), beta, base))
 
-    # ------------------------------------------------------------ as the target does
+    # ------------------------------------------------------------ methods that only call the target's
     def running(self, traced: bool) -> AbstractContextManager[Any]:
         return self.inner.running(traced)
 
@@ -135,7 +135,7 @@ class Annealed(Density):
         return context.beta * of_target + (1 - context.beta) * of_base
 
     def _tables(self, context: AnnealedContext, n: int | None = None, rows: Any = None) -> Any:
-        """(r, K) nats, log probabilities of the base, of all sites or of some of variable n."""
+        """(r, K) nats, log probabilities of the base, for all sites or for some sites of variable n."""
         if n is None:
             return context.base
         start, v = self.space.blocks[n]
@@ -143,7 +143,7 @@ class Annealed(Density):
         return table if rows is None else table[rows]
 
     def _rises(self, x: Array, context: AnnealedContext, n: int | None = None, rows: Any = None) -> Any:
-        """(r, K) nats, the differences of the base, of all sites or of some of variable n."""
+        """(r, K) nats, the differences of the base, for all sites or for some sites of variable n."""
         table = self._tables(context, n, rows)
         places = x - self.space.lower
         if n is not None:
@@ -154,7 +154,7 @@ class Annealed(Density):
 
 
 def log_base(base: Any, x: Any, space: Space) -> Any:
-    """() nats, the log probability of x (d,) under independent sites, of which `base` (d, K) are the logs."""
+    """() nats, the log probability of x (d,) under independent sites with the log probabilities `base`."""
     return jnp.take_along_axis(base, (x - space.lower)[:, None], axis=1).sum()
 
 
@@ -170,7 +170,8 @@ def base_of(space: Space, probabilities: dict[str, Any] | None) -> np.ndarray:
     Parameters
     ----------
     space : Space
-    probabilities : {name: (*shape, K)}, not necessarily normalised; uniform for variables that are left out
+    probabilities : {name: (*shape, K)}, not necessarily normalised; uniform for variables that
+        `probabilities` leaves out
 
     Raises
     ------

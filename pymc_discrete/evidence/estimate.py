@@ -19,7 +19,8 @@ class Estimate(NamedTuple):
     ----------
     value : float, nats
     error : float, nats
-        Its standard error, from the variance of the weights. It is too small where few weights count.
+        The standard error of `value`, from the variance of the weights. It is too small if few weights
+        dominate.
     ess : float
         The effective sample size of the weights, between 1 and their number.
     log_weights : (n,) float, nats, one for each chain
@@ -36,7 +37,7 @@ class Mean(NamedTuple):
 
     Attributes
     ----------
-    log : float, nats, its logarithm
+    log : float, nats, the logarithm of the mean
     variance : float, the variance of the mean divided by its square
     ess : float
     """
@@ -58,13 +59,13 @@ def mean_of(log_weights: np.ndarray) -> Mean:
 
 
 def estimated_shares(kept: int, tries: int) -> tuple[float, float, float]:
-    """Estimates of the share of draws that are kept, where draws were made until `kept` of them were.
+    """Estimates of the probability that a draw is kept, if draws were made until `kept` of them were.
 
     Returns
     -------
-    share : float, unbiased for it
-    share_back : float, whose inverse is unbiased for its inverse
-    variance : float, of either, divided by its square
+    share : float, an unbiased estimate of the probability
+    share_back : float, whose inverse is an unbiased estimate of the inverse of the probability
+    variance : float, the variance of either estimate, divided by the square of the estimate
 
     References
     ----------
@@ -130,7 +131,8 @@ class LogZ:
     forward : Estimate
         Unbiased for Z, so that its logarithm is below log Z in expectation.
     backward : Estimate or None
-        With exact draws above log Z in expectation; with draws of chains a check and no bound.
+        It is above log Z in expectation if the draws are exact; with draws of chains it is a check and no
+        bound.
     exact : bool
         Whether the draws that the chains back started from are exact.
     temperatures : (T + 1,) float, from 0 to 1, the inverse temperatures of the path
@@ -148,7 +150,7 @@ class LogZ:
 
     @property
     def error(self) -> float:
-        """Its standard error, nats."""
+        """The standard error of the forward estimate, nats."""
         return self.forward.error
 
     def __repr__(self) -> str:

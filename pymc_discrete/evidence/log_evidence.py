@@ -31,20 +31,21 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
 
 # Pilot chains go from the prior to the posterior in rungs, inverse temperatures at which they tune the
 # kernels.
-PILOTS = 16  # number of these chains
-PILOT_TUNE = 100  # their transitions at each rung
-PRIOR_DRAWS = 400  # draws of the prior, from which the first rung is chosen
-# The next rung is where the draws of a rung, weighted, have this effective sample size per draw.
+PILOTS = 16  # the number of pilot chains
+PILOT_TUNE = 100  # the number of transitions of the pilot chains at each rung
+PRIOR_DRAWS = 400  # the number of draws of the prior from which the first rung is chosen
+# The next rung is the inverse temperature to which the draws of a rung can be weighted with this effective
+# sample size per draw.
 LEAST_ESS = 0.5
 MOST_RUNGS = 1000
-TRIES = 100  # most draws of the prior that are made for each one that has a positive likelihood
+TRIES = 100  # the largest number of draws of the prior for each draw that has a positive likelihood
 # Chains that go back from the posterior begin at draws of the pilot chains that are this many transitions
 # apart.
 PILOT_THINNING = 20
 # The number of temperatures is FINENESS times the square of the length of the path, and at least
 # FEWEST_TEMPERATURES. The variance of the log weights is 1 / FINENESS if chains mix in one transition.
 FINENESS, FEWEST_TEMPERATURES = 16, 200
-CROWDING = 4  # up to the first rung, inverse temperatures grow with this power of their number
+CROWDING = 4  # Up to the first rung, the inverse temperatures grow with this power of their index.
 
 
 def log_evidence(
@@ -70,7 +71,8 @@ def log_evidence(
     Parameters
     ----------
     model : pm.Model, optional
-        By default that of the context. Its likelihood is that of its observed variables and potentials.
+        The default is the model of the `with` block. Its likelihood is the product of the densities of its
+        observed variables and of its potentials.
     chains : int
         Chains in each direction.
     temperatures : "auto" or int
@@ -82,8 +84,8 @@ def log_evidence(
         model. By default `AutoStep` and NUTS.
     draws : DataTree or {name: (n, ...)}, optional
         Draws of the posterior to go back from, of which as many as `chains` are taken at equal distances, or
-        each several times; by default those of the pilot chains. Chains that go back from the same draw count
-        as independent in the error, which is then too small.
+        each is taken several times; by default draws of the pilot chains. Chains that go back from the same
+        draw count as independent in the error, which is then too small.
     exact : bool
         Whether `draws` are exact: from an enumeration, or the parameters from which the data were simulated.
     random_seed : int or what `pm.sample` takes, optional
@@ -109,8 +111,8 @@ def log_evidence(
     Draws of the prior at which the likelihood is 0 are replaced by others. The share of those that are kept
     is the constant of the prior restricted to them, and a factor of the estimates.
 
-    What PyMC does not normalise is not normalised here: a potential that is part of the prior, and a prior
-    under an ordered transform.
+    Densities that PyMC does not normalise are not normalised here: a potential that is part of the prior, and
+    a prior under an ordered transform.
 
     References
     ----------
@@ -181,7 +183,7 @@ class Rung(NamedTuple):
     Attributes
     ----------
     beta : float
-    length : float, that of the path from the prior to this rung, see `next_rung`
+    length : float, the length of the path from the prior to this rung, see `next_rung`
     blocks : the states of the program's blocks in all pilot chains, arrays (pilots, ...)
     """
 
@@ -213,7 +215,8 @@ class Annealing:
         blocks, packing = blocks_of(model, steps, point, PILOT_TUNE, 0.8, nuts, fixed=(BETA,))
         device = jax.devices()[0]
         self.program = Program(model, blocks, packing, recorded(model, [LIKELIHOOD]), [device])
-        # an accelerator computes all chains together; for the pilots alone it would need another program
+        # An accelerator computes all chains together; for the number of pilot chains it would need another
+        # program.
         on_cpu = not side_by_side(device)
         threads = cores() if on_cpu else 1
         self.population = Population(self.program, -(-PILOTS // threads) if on_cpu else chains, threads)
@@ -249,7 +252,7 @@ class Annealing:
         Raises
         ------
         pymc.exceptions.SamplingError
-            If these are rare.
+            If draws with a positive likelihood are rare.
         """
         points: list[dict[str, np.ndarray]] = []
         likelihoods: list[float] = []
@@ -278,7 +281,8 @@ class Annealing:
         while beta < 1:
             beta, more = next_rung(likelihoods, beta)
             length += more
-            # NUTS goes on from what it has learned one rung before; whatever is not pooled begins anew
+            # NUTS starts with the values that it adapted one rung before; parameters that are not pooled
+            # begin anew.
             pairs = zip(program.blocks, states.blocks, fresh.blocks, strict=True)
             blocks = tuple(old if rungs and b.pooled else new for b, old, new in pairs)
             states, likelihoods = self.tuned(states._replace(blocks=blocks), beta)
@@ -318,11 +322,11 @@ class Annealing:
     ) -> np.ndarray:
         """(n,) float, nats, the log weights of chains that walk along a path.
 
-        At each temperature they move with the kernels of the next rung above it.
+        At each temperature the chains move with the kernels of the next rung above it.
         """
         n, seed, t = len(states.point[BETA]), self.seeds(), PILOT_TUNE
-        own = np.arange(n) % PILOTS  # each chain has the tuned kernels of one pilot chain
-        # the last temperature is left out, since a move there would not enter the weights
+        own = np.arange(n) % PILOTS  # Each chain has the tuned kernels of one pilot chain.
+        # The last temperature is left out, since a move there would not change the weights.
         at = np.searchsorted([rung.beta for rung in rungs], path[1:-1])
         ends = [*(np.flatnonzero(np.diff(at)) + 1), len(at)]
         weights, j, likelihoods = np.zeros(n), 0, None
@@ -371,7 +375,7 @@ def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
         if temperatures == "auto"
         else int(temperatures)
     )
-    if ends[-1] == 0:  # the likelihood is the same at all draws
+    if ends[-1] == 0:  # The likelihood is the same at all draws.
         return np.linspace(0.0, 1.0, T + 1)
     lengths = np.linspace(0, ends[-1], T + 1)
     # A draw from far out in the prior may have any log likelihood, however low. At the first temperatures

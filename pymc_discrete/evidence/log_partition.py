@@ -22,7 +22,8 @@ from pymc_discrete.runtime.jax_settings import default_settings
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-# Batches of draws of the base, each as many as there are chains, in which possible states are looked for.
+# The number of batches of draws of the base, each with as many draws as there are chains, in which draws of
+# positive density are looked for.
 BATCHES = 100
 
 
@@ -63,15 +64,15 @@ def log_partition(
         The number of equal steps, or the inverse temperatures from 0 to 1.
     chains : int
     kernel : (Kernel, params), optional
-        As returned by `pmd.kernels.gibbs_with_gradients()` and the other functions there. Nothing is tuned
-        here, since a kernel that adapts to the chains that are weighed makes the estimate biased. By default
-        `block_gibbs` where differences are exact, else `gibbs_with_gradients`.
+        The result of `pmd.kernels.gibbs_with_gradients()` or of another function of `pmd.kernels`. Nothing is
+        tuned here, since a kernel that adapts to the chains that are weighed makes the estimate biased. By
+        default `block_gibbs` where differences are exact, else `gibbs_with_gradients`.
     transitions : int, of the kernel at every temperature
     draws : (n, d) int or {name: (n, ...)}, optional
         Draws of the target to go back from.
     exact : bool
-        Whether these are exact and independent, as from an enumeration, and not of a Markov chain. Only then
-        is the backward estimate above log Z in expectation.
+        Whether `draws` are exact and independent, as from an enumeration, and not from a Markov chain. Only
+        then is the backward estimate above log Z in expectation.
     seed : int
 
     Returns
@@ -138,9 +139,9 @@ def log_partition(
     return result
 
 
-@cache  # JAX compiles anew for each kernel object, so that one is kept
+@cache  # JAX compiles anew for each kernel object, so that one object is kept.
 def usual_kernel(exact: bool) -> tuple[Kernel, dict[str, Any]]:
-    """The kernel where none is given: block Gibbs if differences are exact, else Gibbs-With-Gradients."""
+    """The default kernel: block Gibbs if differences are exact, else Gibbs-With-Gradients."""
     return block_gibbs() if exact else gibbs_with_gradients()
 
 
@@ -162,12 +163,12 @@ def possible_draws(key: Any, target: Target, base: Any, n: int) -> tuple[np.ndar
     Raises
     ------
     ValueError
-        If these are rare.
+        If draws of positive density are rare.
     """
     kept = np.empty((0, target.space.d), int)
     for batch in range(BATCHES):
         x = draw_starts(jax.random.split(jax.random.fold_in(key, batch), n), base, target.space)
-        # a density that is nan is an error of its own, see `finite_log_weights`
+        # A density that is nan is an error of its own, see `finite_log_weights`.
         possible = np.flatnonzero(np.asarray(target_log_densities(target, x)) != -np.inf)[: n - len(kept)]
         kept = np.concatenate([kept, np.asarray(x)[possible]])
         if len(kept) == n:
@@ -200,7 +201,7 @@ def log_weight(
     x : (d,) int, a draw of the density at path[0]
     path : (T + 1,) float, inverse temperatures, from 0 to 1 or back
     kernel, params : the kernel and its frozen parameters
-    transitions : of the kernel at every temperature
+    transitions : the number of transitions of the kernel at every temperature
     """
     annealed = Annealed(target.density)
 
@@ -208,14 +209,14 @@ def log_weight(
         return (path[t + 1] - path[t]) * (target.logdensity(x) - log_base(base, x, target.space))
 
     def step(t: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
-        # Neal 2001: the weight is of the state before the move
+        # The weight is computed at the state before the move (Neal 2001).
         x, logw = carried
         logw = logw + increment(t, x)
         there = annealed.at(target, path[t + 1], base)
         state, _ = loop(kernel, jax.random.fold_in(key, t), kernel.init(x, there), there, params, transitions)
         return state.x, logw
 
-    # a move at the last temperature would not enter the weight
+    # A move at the last temperature would not change the weight.
     last = len(path) - 2
     x, logw = jax.lax.fori_loop(0, last, step, (x, jnp.zeros(())))
     return logw + increment(last, x)

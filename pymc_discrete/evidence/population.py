@@ -16,12 +16,12 @@ from pymc_discrete.runtime.jax_settings import SELDOM, jitted
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept
 from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD
 
-# Temperatures in one call of the compiled function, whose arrays have this length.
+# the number of temperatures in one call of the compiled function, whose arrays have this length
 TEMPERATURES_PER_CALL = 128
 
 
 class Walked(NamedTuple):
-    """What a walk of n chains through some temperatures gives.
+    """The result of a walk of n chains through some temperatures.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Population:
 
     Parameters
     ----------
-    program : of a tempered model, which records its log likelihood
+    program : the program of a tempered model, which records the log likelihood
     size : int, the number of chains that are computed in one call
     threads : int, how many calls are computed side by side
     """
@@ -58,7 +58,7 @@ class Population:
             thread.shutdown(wait=False, cancel_futures=True)
 
     def likelihoods(self, points: list[dict[str, np.ndarray]]) -> np.ndarray:
-        """(n,) float, nats, the log likelihood at points {variable: value}; -inf where it is not defined."""
+        """(n,) float, nats, the log likelihood at points {variable: value}; -inf where it is undefined."""
         packed = [self.program.points.packed(p) for p in points]
         stacked = {name: np.stack([p[name] for p in packed]) for name in packed[0]}
         values = np.asarray(self._likelihood(stacked, self.program.numbers))
@@ -70,8 +70,9 @@ class Population:
 
         Parameters
         ----------
-        seed : of the random numbers
-        first : the index of the first transition, of which those below the number of tuning draws adapt
+        seed : the seed of the random numbers
+        first : the index of the first transition; transitions with an index below the number of tuning draws
+            adapt
         path : (steps + 1,) float, inverse temperatures
         """
         n = len(states.point[BETA])
@@ -104,7 +105,7 @@ class Population:
         return jax.tree.map(on_host, self.program.compiled("pool", placed, ends=ends)(placed))
 
     def _compiled_for(self, share: Share, args: tuple[Any, ...]) -> Callable:
-        """The walk of one share, compiled; all shares have the same shapes."""
+        """The compiled walk of the chains of one call; all calls have the same shapes."""
 
         def compiled() -> Callable:
             blocks = "; ".join(b.named() for b in self.program.blocks)
@@ -116,18 +117,18 @@ class Population:
         return _walks.get((self.program.key, tree, shapes), compiled)
 
     def _likelihood_at(self, point: dict[str, Any], numbers: dict[str, Any]) -> Any:
-        """() float, nats, at a packed point."""
+        """() float, nats, the log likelihood at a packed point."""
         return jnp.asarray(self.program.recorder(point | numbers)[LIKELIHOOD], float).reshape(())
 
     def _traced(
         self, identities: Identity, states: ChainState, numbers: Any, first: Any, path: Any, steps: Any
     ) -> tuple[ChainState, Any, Any]:
-        """The states, the increments of the log weights and the log likelihoods, all (n, ...)."""
+        """The states, increments of the log weights and log likelihoods, all (n, ...); traced by JAX."""
 
         def chain(identity: Identity, state: ChainState) -> tuple[ChainState, Any, Any]:
             def step(j: Any, carried: Any) -> Any:
                 state, weight, likelihood, seen = carried
-                # Neal 2001: the weight is of the state before the move
+                # The weight is computed at the state before the move (Neal 2001).
                 weight = weight + (path[j + 1] - path[j]) * likelihood
                 there = state._replace(point=state.point | {BETA: path[j + 1]})
                 state, _ = self.program.transition(identity.key(), first + j, there, numbers)
@@ -143,10 +144,10 @@ class Population:
             state, weight, _, seen = jax.lax.fori_loop(0, steps, step, begin)
             return state, weight, seen
 
-        # as in `Program`: on a CPU `vmap` would compute both branches of every condition
+        # On a CPU `vmap` would compute both branches of every condition, as in `Program`.
         if self.program.together:
             return jax.vmap(chain)(identities, states)
         return jax.lax.map(lambda each: chain(*each), (identities, states))
 
 
-_walks: Kept[Callable] = Kept(PROGRAMS)  # compiled programs of `Population.walk`
+_walks: Kept[Callable] = Kept(PROGRAMS)  # the compiled programs of `Population.walk`

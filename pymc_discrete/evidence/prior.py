@@ -1,4 +1,4 @@
-"""Draws of the prior of a model, and where given draws lie among its values."""
+"""Draws of the prior of a model, and the positions of given draws among its values."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class ModelPrior:
     ----------
     model : pm.Model, without observed variables
     fixed : names of variables that keep their starting values
-    seed : of the draws
+    seed : the seed of the draws
     """
 
     def __init__(self, model: pm.Model, fixed: tuple[str, ...], seed: int):
@@ -30,7 +30,7 @@ class ModelPrior:
         self._convert = compile_graph(self._rvs, values, mode=QUICKLY_COMPILED, on_unused_input="ignore")
 
     def draw(self) -> dict[str, np.ndarray]:
-        """{value variable: value} of one draw.
+        """One draw of the prior, as {value variable: value}.
 
         Raises
         ------
@@ -44,16 +44,16 @@ class ModelPrior:
         return self._named(drawn)
 
     def convert(self, draw: dict[str, Any]) -> dict[str, np.ndarray]:
-        """{value variable: value} of a draw {free variable: value}."""
+        """{value variable: value}, from a draw {free variable: value}."""
         return self._named([np.asarray(draw[str(rv.name)], rv.type.dtype) for rv in self._rvs])
 
     def _named(self, drawn: list[np.ndarray]) -> dict[str, np.ndarray]:
-        """{value variable: value}, of values of the free variables.
+        """{value variable: value}, from the values of the free variables.
 
-        A draw that was rounded to the end of its support has no finite value without bounds. It is moved
-        inside, to the next number.
+        A draw that was rounded to the end of its support has no finite value without bounds. Such a draw is
+        moved inside, to the next floating-point number.
         """
-        with np.errstate(all="ignore"):  # outside of an ordered transform's domain, values are nan
+        with np.errstate(all="ignore"):  # Outside of the domain of an ordered transform, values are nan.
             values = [np.asarray(a) for a in self._convert(*drawn)]
             for k, value in enumerate(values):
                 if not np.isinf(value).any():
@@ -65,7 +65,7 @@ class ModelPrior:
         return dict(zip(self._names, values, strict=True)) | self._start
 
     def _refusal(self, error: Exception) -> str:
-        """Which variable cannot be drawn, and what to do."""
+        """The text of an error: the variable that cannot be drawn, and the remedy."""
         for rv in self._rvs:
             try:
                 compile_graph([], rv, mode=QUICKLY_COMPILED)()

@@ -16,7 +16,7 @@ from pymc_discrete.space.target import Target
 
 
 def potential(graph: SumOfFactors, values: dict[str, Any]) -> pt.TensorVariable:
-    """The log density of the graph as a PyTensor scalar; see `FactorGraph.potential`."""
+    """The log density of the graph as a PyTensor expression; see `FactorGraph.potential`."""
     variables = graph.space.variables
     if set(values) != {v.name for v in variables}:
         raise ValueError(
@@ -43,13 +43,13 @@ def potential(graph: SumOfFactors, values: dict[str, Any]) -> pt.TensorVariable:
 def log_density_tensor(
     wiring: Wiring, unary: list[Any], parameters: list[dict[str, Any]], tensors: list[Any]
 ) -> pt.TensorVariable:
-    """The log density as a PyTensor scalar, a function of log potentials and of the variables' values."""
+    """The log density as a PyTensor expression of the log potentials and of the variables' values."""
     places = [t.reshape((v.size,)) - v.lower for t, v in zip(tensors, wiring.space.variables, strict=True)]
     return unnormalised_log_density(wiring, unary, parameters, places, pt)
 
 
 def to_target(graph: SumOfFactors, differences: str) -> Target:
-    """The target of the graph, with its log potentials as the context; see `FactorGraph.to_target`."""
+    """The target of the graph, whose context is the log potentials; see `FactorGraph.to_target`."""
     check_way(differences)
     inputs = [*graph.unary, *(a for of_factor in graph.parameters for a in of_factor.values())]
     return Target(density_of_graph(graph.wiring, differences)).with_inputs(inputs)
@@ -72,10 +72,11 @@ def density_of_graph(wiring: Wiring, differences: str) -> ModelDensity:
             }
             for f, factor in enumerate(wiring.factors)
         ]
-        # cancels the normalising constant of the uniform distributions
+        # This cancels the normalising constant of the uniform distributions.
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", log_density_tensor(wiring, unary, parameters, tensors) + uniform)
     block = DescribedModel(model).block([v.name for v in space.variables])
     density = ModelDensity(block, differences, "auto", join=False)
-    density.width_of_jax = True  # use the precision that JAX is set to, as the graph's own arrays do
+    # The precision is the one that JAX is set to, as it is for the graph's own arrays.
+    density.width_of_jax = True
     return density

@@ -11,8 +11,9 @@ from pymc_discrete.factor_graphs.graph import check_graph_space
 from pymc_discrete.factor_graphs.tables import MOST_TABLE_ENTRIES
 from pymc_discrete.structure.rounding import room, rounding_of
 
-TRIPLES = 32  # triples of sites, at random points, whose third difference is computed
-JITTER = 0.3  # standard deviation of the noise that is added to the model's other variables at these points
+TRIPLES = 32  # the number of triples of sites, at random points, whose third difference is computed
+# the standard deviation of the noise that is added to the model's other variables at these points
+JITTER = 0.3
 EXACT_STEP = "pmd.AutoStep() samples it exactly."
 
 
@@ -72,7 +73,7 @@ def check_compatible(density: ModelDensity) -> None:
 
 
 class ThirdDifferences:
-    """Third differences of a log density over triples of sites; they are 0 for sums of tables over pairs.
+    """Third differences of a log density over triples of sites; all are 0 for a sum of tables over pairs.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ def perturbed_point(density: ModelDensity, rng: np.random.Generator) -> list[np.
 def random_state(
     space: Any, rng: np.random.Generator, different_from: np.ndarray | None = None
 ) -> np.ndarray:
-    """(d,) int, random values; at sites with two values or more they are `different_from` the given ones."""
+    """(d,) int, random values; at sites with two values or more, they differ from `different_from`."""
     x = rng.integers(space.lower, space.upper + 1)
     if different_from is None:
         return x

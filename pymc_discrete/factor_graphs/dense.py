@@ -52,7 +52,7 @@ class Quadratic:
         return [len(self.sites[0]) - 1]
 
     def _weights(self, parameters: dict[str, Any], xp: Any = jnp):
-        """(n, n), the weights with a diagonal of 0."""
+        """(n, n), the matrix of weights, with a diagonal of 0."""
         return xp.where(np.eye(len(self.sites[0]), dtype=bool), 0.0, parameters["weights"])
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
@@ -67,12 +67,12 @@ class Quadratic:
         return [two(messages.sum(axis=0) + self._offset(self._weights(parameters)))]
 
     def _offset(self, weights):
-        """(n,) log odds of each site if all others have their lower value."""
+        """(n,) the log odds of each site if all other sites have their lower value."""
         low, high = self.values
         return (high - low) * low * weights.sum(axis=1)
 
     def _pairs(self, parameters: dict[str, Any]):
-        """(n, n), the weights of the same form in sites of values 0 and 1."""
+        """(n, n), the weights of the same quadratic form for sites with the values 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * self._weights(parameters)
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
@@ -139,7 +139,7 @@ class Bipartite:
         return [two(to_a.sum(axis=1) + offsets[0]), two(to_b.sum(axis=0) + offsets[1])]
 
     def _pairs(self, parameters: dict[str, Any]):
-        """(A, B), the weights of the same form in sites of values 0 and 1."""
+        """(A, B), the weights of the same bilinear form for sites with the values 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * parameters["weights"]
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
@@ -193,7 +193,7 @@ def field_log_odds(field: Fields):
 def sent(p, w, semiring: Semiring):
     """Messages max(0, P + W) - max(0, P), for `SUM` with log(1 + e^x) in place of max(0, x).
 
-    They are finite also where P is infinite.
+    The messages are finite also where P is infinite.
     """
     if semiring is MAX:
         return jnp.sign(w) * jnp.clip(p + jnp.maximum(w, 0.0), 0.0, jnp.abs(w))

@@ -56,13 +56,14 @@ class Factor(Protocol):
     hard: bool
 
     def degrees(self) -> list[int]:
-        """For each argument, how many factors `bethe_log_partition` counts for one of its edges.
+        """For each argument, how many factors `bethe_log_partition` counts for an edge of the argument.
 
-        One for most kinds; several for a quadratic form, which is a factor for every pair of its sites.
+        The number is one for most kinds, and larger for a quadratic form, which is a factor for every pair of
+        its sites.
         """
 
     def check(self, widths: list[int]) -> None:
-        """Refuse parameters that do not fit the arguments; `widths` are the numbers of values of each."""
+        """Refuse parameters that do not fit the arguments, whose sites have `widths` values."""
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
         """() nats, the sum of all factors.
@@ -77,7 +78,7 @@ class Factor(Protocol):
         """Uniform messages, with which every value is equally likely."""
 
     def received(self, parameters: dict[str, Any], messages: Any) -> list[Any]:
-        """[(K, E)] nats, for each argument what the factors add to the fields of the sites."""
+        """[(K, E)] nats, for each argument the amounts that the factors add to the fields of its sites."""
 
     def update(
         self, parameters: dict[str, Any], fields: list[Fields], messages: Any, semiring: Semiring
@@ -126,7 +127,7 @@ class Edges(ABC):
 
 
 def site_numbers(kind: str, given: Any) -> np.ndarray:
-    """Site numbers as an integer array of the same shape; `kind` is the factor's, for the message."""
+    """Site numbers as an integer array of the same shape; `kind` is the kind of the factor, for errors."""
     sites = np.asarray(given)
     if sites.size and sites.dtype.kind not in "iu":
         shown = repr(given) if sites.ndim == 0 else f"an array of {sites.dtype}"
@@ -150,7 +151,7 @@ def refuse_repeated_sites(kind: str, factors: np.ndarray, sites: np.ndarray) -> 
 
 
 def has_impossible(array: Any) -> bool:
-    """Whether log potentials hold -inf; True for traced ones, whose values are not known."""
+    """Whether log potentials hold -inf; True for traced ones, whose values are unknown."""
     return isinstance(array, jax.core.Tracer) or bool(np.isneginf(array).any())
 
 
@@ -161,7 +162,7 @@ def cavity_fields(fields: list[Fields], messages: list[Any]) -> list[Any]:
 
 def normalised_messages(message):
     """(K, E), shifted so that the largest entry of each message is 0, unless all are -inf."""
-    # without the barrier, XLA computes the whole message again for each of its values
+    # Without the barrier, XLA computes the whole message again for each entry of the message.
     message = jax.lax.optimization_barrier(message)
     largest = MAX.over(message, axis=0)
     return message - jnp.where(jnp.isfinite(largest), largest, 0.0)

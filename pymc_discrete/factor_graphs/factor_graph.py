@@ -22,7 +22,7 @@ class FactorGraph(SumOfFactors):
     ----------
     space : Space
         The sites, of finite supports: `pmd.Space.build({"x": (0, 1)}, shapes={"x": (25, 25)})`.
-        `space.numbers("x")` are their numbers.
+        `space.numbers("x")` are the site numbers of x.
     factors : sequence of factors
         `Pairwise`, `Table`, `Quadratic`, `Bipartite`, `LogicalOr`, `LogicalAnd`, `Cardinality`, of
         `pmd.factor_graphs`.
@@ -49,7 +49,7 @@ class FactorGraph(SumOfFactors):
         Parameters
         ----------
         model : pm.Model, optional
-            By default the model of the context.
+            The default is the model of the `with` block.
         vars : RV, name or value variable, or a list of them
             By default every discrete free variable that is no constrained vector.
         support : {name: (lower, upper)}, optional
@@ -60,7 +60,8 @@ class FactorGraph(SumOfFactors):
         Raises
         ------
         ValueError
-            If the log density is no sum of tables over few sites and of quadratic forms; names the term.
+            If the log density is no sum of tables over few sites and of quadratic forms; the error names the
+            term.
         """
         graph = from_model(model, vars, support, point)
         return cls._of(graph.wiring, graph.unary, graph.parameters)

@@ -26,7 +26,7 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.space.target import Target
 from pymc_discrete.structure.rounding import room
 
-STATES_COMPARED = 32  # random states at which the factors are compared with the model
+STATES_COMPARED = 32  # the number of random states at which the factors are compared with the model
 # Two variables become a dense factor if more than this share of their pairs of sites interact, and a list of
 # pairs otherwise.
 DENSE_SHARE = 1 / 8
@@ -41,7 +41,7 @@ def from_model(model: Any, vars: Any, support: Any, point: dict[str, Any] | None
         target = target_of(described, vars, differences="exact", support=support, with_numbers=False)
         density = cast(ModelDensity, target.density)
         graph = Extraction.of(density).graph(target.at(density.start)[1])
-    # in the precision that JAX is set to
+    # The log potentials get the precision to which JAX is set.
     return jax.tree.map(lambda a: jnp.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype)), graph)
 
 
@@ -60,7 +60,7 @@ class Extraction:
 
     @classmethod
     def of(cls, density: ModelDensity) -> "Extraction":
-        """The extraction of a density, made once."""
+        """The extraction of a density, which is made once."""
         if density not in _extractions:
             # This may be called while JAX traces a program. The extraction outlives that program, so it is
             # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
@@ -79,7 +79,8 @@ class Extraction:
         others = [perturbed_point(density, rng) for _ in range(2)]
         contexts = [density.compiled("prepare")(values) for values in others]
         blocks = jax.tree.map(np.asarray, jax.jit(lambda c: summed_pairs(self._factors(c)))(contexts[0]))
-        # unless the blocks are constant, pairs that do not interact in this context may do so in another one
+        # Unless the blocks are constant, pairs that do not interact in this context may interact in another
+        # one.
         interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}
         self.interact = {key: pairs for key, pairs in interact.items() if pairs.any()}
         self.kept = {key: blocks[key] for key in self.interact} if self.constant else {}
@@ -100,7 +101,7 @@ class Extraction:
 
     def _factors(self, context: ContextOfModel) -> list[Factors]:
         factors = self.density.factors(context)
-        assert None not in factors  # `check_compatible` has refused log densities without factors
+        assert None not in factors  # `check_compatible` has refused log densities without factors.
         return cast(list[Factors], factors)
 
     def _graph(self, context: ContextOfModel) -> SumOfFactors:
@@ -150,7 +151,7 @@ class Extraction:
 def summed_pairs(factors: list[Factors]) -> dict[tuple[int, int], Any]:
     """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, the sums of the `pairs` of all parts.
 
-    Entries that may be rounding only are set to 0.
+    Entries that may be due to rounding alone are set to 0.
     """
     total: dict[tuple[int, int], Any] = {}
     largest = [jnp.zeros(())]
@@ -185,7 +186,7 @@ class PairTables:
         self.by_variables.setdefault((n, m), []).append((np.sort(sites, axis=1), table))
 
     def factors(self) -> list[Factor]:
-        """One `Pairwise` for every pair of variables."""
+        """One `Pairwise` factor object for every pair of variables."""
         factors: list[Factor] = []
         for added in self.by_variables.values():
             repeated = np.concatenate([sites for sites, _ in added])

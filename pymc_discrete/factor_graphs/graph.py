@@ -127,7 +127,7 @@ class SumOfFactors:
 
     @default_settings()
     def clamp(self, values: dict[str, Any]) -> Self:
-        """The same graph with sites held at values: their other values get the log potential -inf.
+        """The same graph with sites clamped to values: all other values get the log potential -inf.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ def unnormalised_log_density(
     return total
 
 
-# ---------------------------------------------------------------- checks and conversions
+# ---------------------------------------------------------------- checks and conversions of arguments
 def check_graph_space(space: Space) -> None:
     """Refuse spaces with variables that have more than 256 values or no bounds."""
     if not isinstance(space, Space):
@@ -209,12 +209,12 @@ def unary_of(v: Variable, given: Any):
 
 
 def type_name(x: Any) -> str:
-    """The type of x, or of the elements of an array, for a message."""
+    """The name of the type of x, or of the type of an array's elements, for errors."""
     return type(x).__name__ if isinstance(x, dict) else f"{jnp.result_type(x)}"
 
 
 def clamped(v: Variable, unary, given: Any):
-    """The unary terms (K, n) with -inf for all values except the `given` ones, which may be masked."""
+    """The unary terms (K, n) with -inf for all values except `given`, in which sites may be masked."""
     free = (
         np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else np.zeros(np.shape(given), bool)
     )
@@ -233,7 +233,7 @@ def clamped(v: Variable, unary, given: Any):
         if not jnp.issubdtype(values.dtype, jnp.integer):
             raise TypeError(f"clamp holds {v.name!r} at traced values of {values.dtype}. Make them integers.")
     else:
-        broken = np.flatnonzero(values != np.round(values))  # true for nan too
+        broken = np.flatnonzero(values != np.round(values))  # This is true for nan, too.
         if len(broken):
             raise ValueError(
                 f"clamp holds element {broken[0]} of {v.name!r} at {values.reshape(-1)[broken[0]]}, which is "
@@ -280,7 +280,7 @@ def check_numbers(what: str, given: Any) -> None:
 
 
 def slots_of_factor(space: Space, factor: Factor) -> list[Slot]:
-    """The arguments of a factor as slots, after a check of its sites and parameters."""
+    """The slots of a factor's arguments, after a check of the factor's sites and parameters."""
     kind, slots = type(factor).__name__, []
     for j, sites in enumerate(factor.sites):
         if len(sites) and (sites.min() < 0 or sites.max() >= space.d):

@@ -1,8 +1,8 @@
 """Logical factors and cardinality factors of two-valued sites.
 
 Messages take time linear in the number of sites (quadratic for cardinality), and not exponential as with
-tables. They are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and George
-2021 (PMP).
+tables. Messages are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and
+George 2021 (PMP).
 """
 
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ class LogicalOr(Edges):
 
     binary: ClassVar[bool] = True
     hard = True
-    # the value of a parent that determines the child, whatever the other parents are
+    # If a parent has this value, the child has it, whatever the other parents are.
     on = True
 
     def __init__(self, parents: Any, child: Any):
@@ -43,7 +43,7 @@ class LogicalOr(Edges):
                 f"{kind} takes a list of parents for each factor, and an array of children, got parents "
                 f"{parents!r}."
             )
-        # an array is not taken apart into lists, since it may hold millions of factors
+        # An array is not split into lists, since it may hold millions of factors.
         if isinstance(parents, np.ndarray) and parents.ndim == 2:
             self.lengths = np.full(len(parents), parents.shape[1])
             flat = site_numbers(kind, parents).reshape(-1)
@@ -54,7 +54,7 @@ class LogicalOr(Edges):
         self.width, self.factors = int(self.lengths.max(initial=0)), len(self.lengths)
         self._factor = np.repeat(np.arange(self.factors), self.lengths)
         first = np.cumsum(self.lengths) - self.lengths
-        # index of each parent in a table (factors, width) that is padded to the largest number of parents
+        # the index of each parent in a table (factors, width), padded to the largest number of parents
         self._place = self._factor * self.width + np.arange(len(flat)) - first[self._factor]
         self.sites = [flat, site_numbers(kind, child).reshape(-1)]
         self.parameters: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class LogicalOr(Edges):
 
     def logdensity(self, parameters: dict[str, Any], places: list[Any], xp: Any):
         starts = np.cumsum(self.lengths) - self.lengths
-        # padded with the last parent, since a repeated parent does not change the result
+        # The table is padded with the last parent, since a repeated parent does not change the result.
         edges = starts[:, None] + np.minimum(np.arange(self.width), self.lengths[:, None] - 1)
         parents = places[0][edges]
         decided = parents.max(axis=1) if self.on else parents.min(axis=1)
@@ -151,17 +151,18 @@ def or_max_product(parents, child):
     all_gains = gains.sum(axis=1)
     gains_of_others = sums_of_other_entries(gains)
     best_of_others = jnp.where(is_first, second[:, None], best[:, None])
-    # if the child is on and this parent is off, another parent must be on: the one with the largest odds
+    # If the child is on and this parent is off, another parent must be on: the parent with the largest odds.
     to_parents = jnp.minimum(child[:, None] + gains_of_others, jnp.maximum(0.0, -best_of_others))
-    # if the child is on, every parent with positive odds is on, or else the one with the largest odds
+    # If the child is on, every parent with positive odds is on, or else the parent with the largest odds.
     return to_parents, all_gains + jnp.minimum(best, 0.0)
 
 
 def or_sum_product(parents, child):
     """Sum-product messages of an OR; see `or_max_product`.
 
-    That to the child is :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`; in those to the parents, this
-    product over all other parents is :math:`e^L`.
+    The message to the child is :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`. In a message to a
+    parent,
+    :math:`e^L` is the same expression for the other parents.
     """
     before, after = (
         jax.lax.associative_scan(either, parents, axis=1, reverse=back) for back in (False, True)
@@ -171,9 +172,10 @@ def or_sum_product(parents, child):
         jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1)
     )
     b, finite = child[:, None], jnp.isfinite(others)
-    # e^b (1 + e^L) / (1 + e^(b + L))
+    # the odds e^b (1 + e^L) / (1 + e^(b + L))
     odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(finite, others, 0.0)))
-    # L = -inf: no other parent can be on, so this one equals the child; L = inf: another one is surely on
+    # If L = -inf, no other parent can be on, so this parent equals the child; if L = inf, another parent is
+    # surely on.
     return jnp.where(finite, odds, jnp.where(others < 0, b, 0.0)), before[:, -1]
 
 
@@ -192,13 +194,14 @@ def sums_of_other_entries(a):
 
 
 class Cardinality(Edges):
-    r"""A function of how many of n two-valued sites are on, :math:`\log\phi_f(x) = w_f[\sum_i x_{fi}]`.
+    r"""A function of the number of n two-valued sites that are on, :math:`\log\phi_f(x) = w_f[\sum_i
+    x_{fi}]`.
 
     Parameters
     ----------
     sites : (F, n) int
     weights : (n + 1,) nats, or (F, n + 1)
-        By the number of sites that are on; -inf where impossible.
+        The entries are indexed by the number of sites that are on; -inf if a number is impossible.
     """
 
     binary: ClassVar[bool] = True
@@ -235,8 +238,8 @@ class Cardinality(Edges):
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
         """Messages by dynamic programming over the number of sites that are on (Swersky et al. 2012).
 
-        The forward pass gives the log sum (or maximum) for each count of the sites before a site, the
-        backward pass that for the sites after it, with the weights.
+        The forward pass gives the log sum (or maximum) for each count of the sites before a site; the
+        backward pass gives it for the sites after the site, with the weights.
         """
         each = cavities[0].reshape(2, *self.shape)
         weights = jnp.broadcast_to(parameters["weights"], (self.shape[0], self.shape[1] + 1)).astype(
@@ -254,7 +257,7 @@ class Cardinality(Edges):
         def backward(rest, site):
             return semiring.two(rest + site[0][:, None], shifted(rest, -1) + site[1][:, None]), rest
 
-        along = jnp.moveaxis(each, 2, 0)  # (n, 2, F)
+        along = jnp.moveaxis(each, 2, 0)  # the shape (n, 2, F)
         none = jnp.where(np.arange(self.shape[1] + 1) == 0, 0.0, -jnp.inf)
         _, before = jax.lax.scan(forward, jnp.broadcast_to(none, weights.shape).astype(each.dtype), along)
         _, after = jax.lax.scan(backward, weights, along, reverse=True)

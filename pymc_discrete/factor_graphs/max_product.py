@@ -28,7 +28,7 @@ class Result:
 
     Attributes
     ----------
-    messages : pytree, with which another run may start
+    messages : pytree, from which another run may start
     change : (n_sweeps,) nats, the largest change of a message in each sweep, nan after the last
     sweeps : () int, the number of sweeps made
     semiring : `MAX` or `SUM`
@@ -86,8 +86,8 @@ def run(
 
     def sweep(carried):
         t, messages, change, _ = carried
-        # Without this barrier and that in `updated_messages`, XLA computes the messages a second time for
-        # their change, and the fields again for every edge.
+        # Without this barrier and the barrier in `updated_messages`, XLA computes the messages a second time
+        # for their change, and the fields again for every edge.
         new = jax.lax.optimization_barrier(
             damped(updated_messages(graph, messages, semiring), messages, damping)
         )
@@ -141,7 +141,7 @@ def fields(graph: SumOfFactors, messages: list[Any]) -> list[Fields]:
 
 def updated_messages(graph: SumOfFactors, messages: list[Any], semiring: Semiring) -> list[Any]:
     """One sweep: the new messages of every factor, given the fields of the sites."""
-    # without the barrier XLA computes the fields again for every edge
+    # Without the barrier, XLA computes the fields again for every edge.
     wiring, of_sites = graph.wiring, jax.lax.optimization_barrier(fields(graph, messages))
     new = []
     for n, (factor, parameters, of_factor) in enumerate(
@@ -175,7 +175,7 @@ def largest_change(new: Any, old: Any):
     return functools.reduce(jnp.maximum, changes, jnp.zeros(()))
 
 
-# ---------------------------------------------------------------- results from messages
+# ---------------------------------------------------------------- results computed from messages
 def checked_result(result: Result) -> Result:
     """The argument, if it is a `Result`."""
     if not isinstance(result, Result):

@@ -55,9 +55,9 @@ def pmp(
 
     .. math:: x = \arg\max_x \log p(x) + \sum_i \varepsilon_i[x_i]
 
-    by max-product, with independent :math:`\varepsilon` of the distribution Gumbel(-c, 1), whose mean is 0.
-    Use `jax.vmap` over keys for many draws. They are exact if the graph has unary terms only (section 2.2),
-    and approximate otherwise: on trees the maximum is exact, but the draws are not.
+    This is approximated by max-product, with independent :math:`\varepsilon` of the distribution Gumbel(-c,
+    1), whose mean is 0. Use `jax.vmap` over keys for many draws. The draws are exact if the graph has unary
+    terms only (section 2.2), and approximate otherwise: on trees the maximum is exact, but the draws are not.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def pmp(
         jax.random.normal(k, np.shape(u))
         for k, u in zip(jax.random.split(key, len(graph.unary)), graph.unary, strict=True)
     ]
-    if persistent is not None:  # App. A
+    if persistent is not None:  # The correlation of the perturbations is explained in App. A of the paper.
         normals = [
             jnp.sqrt(correlation) * a + jnp.sqrt(1 - correlation) * b
             for a, b in zip(persistent.normals, normals, strict=True)

@@ -15,7 +15,7 @@ from pymc_discrete.kernels.method import Method, kernel_function
 from pymc_discrete.kernels.sweeps import sweep_kernel
 from pymc_discrete.space.space import Space
 
-POSSIBLE = 0.9  # if a smaller share of draws ends at a possible configuration, the user is warned
+POSSIBLE = 0.9  # If a smaller share of draws ends at a possible configuration, the user is warned.
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class PerturbAndMaxProduct(Method):
     number of draws.
 
     Where max-product ends at a configuration that the model excludes, the draw is the one before, and
-    `accept` and `accepted` are 0. A sampler statistic of its own: `discrete_approximate`, 1.
+    `accept` and `accepted` are 0. A sampler statistic of this step alone is `discrete_approximate`, which is
+    1.
 
     References
     ----------
@@ -73,7 +74,7 @@ class PerturbAndMaxProduct(Method):
     """
 
     reported: ClassVar[dict[str, str]] = {"discrete_approximate": "approximate"}
-    with_numbers: ClassVar[bool] = False  # its factor graph is made once, of the model's constant tables
+    with_numbers: ClassVar[bool] = False  # The factor graph is made once, from the model's constant tables.
     n_sweeps: int = 200
     damping: float = 0.5
 
@@ -106,7 +107,7 @@ class PerturbAndMaxProduct(Method):
         return float(space.d)
 
     def operations(self, target: Any) -> float:
-        return math.inf  # a second transition in a draw would be for nothing
+        return math.inf  # A second transition in a draw would have no effect.
 
     def complaint(self, accept: float, variables: str) -> str:
         if accept >= POSSIBLE:

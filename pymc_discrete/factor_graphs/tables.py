@@ -9,7 +9,7 @@ import numpy as np
 from pymc_discrete.factor_graphs.factor import Edges, has_impossible, refuse_repeated_sites, site_numbers
 from pymc_discrete.factor_graphs.semiring import SUM, Semiring
 
-MOST_TABLE_ENTRIES = 4096  # entries of one table; every sweep reads them all
+MOST_TABLE_ENTRIES = 4096  # the largest number of entries of one table, since every sweep reads all entries
 
 
 class Table(Edges):
@@ -80,8 +80,8 @@ class Table(Edges):
         ).sum()
 
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        # Lazaro-Gredilla et al. 2021, messages of a factor: section 2.3 (sum-product, beta = 1) and 2.4
-        # (max-product)
+        # The messages of a factor are those of Lazaro-Gredilla et al. 2021, section 2.3 (sum-product, beta =
+        # 1) and section 2.4 (max-product).
         return [
             eliminated(self._whole(parameters), cavities, keep, semiring) for keep in range(len(cavities))
         ]
@@ -93,7 +93,7 @@ class Table(Edges):
 def eliminated(table, cavities: list[Any], keep: int, semiring: Semiring):
     """(K_keep, F), from tables (K1, ..., Kn, F): the sum or maximum over all arguments except `keep`.
 
-    Before that, the messages `cavity_fields` of these arguments are added to the tables.
+    Before the elimination, the messages `cavity_fields` of these arguments are added to the tables.
     """
     for axis in reversed(range(len(cavities))):
         if axis != keep:

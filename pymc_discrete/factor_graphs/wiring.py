@@ -6,7 +6,7 @@ from functools import cached_property
 import jax.numpy as jnp
 import numpy as np
 
-PADDING = 4  # a padded table of edges is used if it is at most this many times as large as the list of edges
+PADDING = 4  # A padded table of edges is used if it is at most this many times as large as the list of edges.
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,5 +73,5 @@ class Slot:
 
 
 def taken(array, columns):
-    """array[..., columns] without a check of bounds, which would double the cost."""
+    """array[..., columns] without a check of bounds, since the check would double the cost."""
     return array.at[..., columns].get(mode="promise_in_bounds")

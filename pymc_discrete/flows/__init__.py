@@ -1,1 +1,1 @@
-"""Discrete flows: paths from noise to draws, networks that follow them, and how they are made exact."""
+"""Discrete flows: paths from noise to draws, the networks that follow them, and their exact correction."""

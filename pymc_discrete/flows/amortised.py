@@ -1,4 +1,4 @@
-"""A flow that answers for any data of a model."""
+"""A discrete flow of the posterior of a model for any data."""
 
 import zlib
 from collections.abc import Mapping
@@ -25,8 +25,9 @@ from pymc_discrete.runtime.seeds import new_seed, seed_of
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-LARGEST_FEATURE = 10.0  # standardised data beyond are cut off
-PROPOSALS_PER_DRAW, FEWEST_PROPOSALS = 4, 1000  # draws of the flow for each one that is returned, and in all
+LARGEST_FEATURE = 10.0  # Standardised data are clipped to this absolute value.
+# the number of draws of the flow for each draw that is returned, and the least number of all draws
+PROPOSALS_PER_DRAW, FEWEST_PROPOSALS = 4, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class Simulations:
     unknowns : {name: (N, *shape) int}
     shapes : {name of data: its shape}
     types : {name of data: its type}
-    mean, spread : (m,) float, of the data, ravelled
+    mean, spread : (m,) float, the means and standard deviations of the data, ravelled
     features : (N, m) float32
     """
 
@@ -56,7 +57,7 @@ class Simulations:
 
     @classmethod
     def of(cls, model: pm.Model, space: Space, given: list[str], n: int, seed: int) -> "Simulations":
-        """n pairs of a model."""
+        """The simulations of n pairs of unknowns and data of a model."""
         unknowns, data = prior_pairs(model, space, given, n, seed)
         rows = np.concatenate([a.reshape(n, -1).astype(float) for a in data.values()], axis=1)
         mean, spread = rows.mean(axis=0), rows.std(axis=0)
@@ -116,7 +117,7 @@ class AmortisedFlow:
 
     @property
     def names(self) -> list[str]:
-        """The names of its variables."""
+        """The names of the flow's variables."""
         return self.flow.names
 
     def given(self, data: Mapping[str, Any]) -> Flow:
@@ -152,7 +153,8 @@ class AmortisedFlow:
         return replace(self.flow, params=self._params(arrays)).log_partition(target, n, seed)
 
     def posterior(self, data: Mapping[str, Any], draws: int = 1000, random_seed: Any = None) -> DataTree:
-        """Draws of the posterior for some data: four times as many of the flow, 1,000 at least, resampled.
+        """Draws of the posterior for some data: four times as many draws of the flow, at least 1,000, are
+        resampled.
 
         Parameters
         ----------
@@ -194,7 +196,7 @@ class AmortisedFlow:
         return tree
 
     def _params(self, data: dict[str, np.ndarray]) -> Any:
-        """The weights of the network, and the features of data."""
+        """The weights of the network, and the features of the data."""
         row = np.concatenate([a.reshape(-1).astype(float) for a in data.values()])
         weights, _ = self.flow.params
         return weights, (standardised(row, self._pairs.mean, self._pairs.spread),)

@@ -1,4 +1,4 @@
-"""The block of a model that a flow moves: its space, and draws of it, both checked."""
+"""The block of a model that a flow moves: the block's space, and draws of the block, both checked."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ CALL = "pmd.fit_flow(model, ['z'], draws=idata)"
 def space_of(model: pm.Model, vars: Any) -> Space:
     """The space of some discrete variables of a model, with one variable for each of them.
 
-    The variables stand in the order in which a step of the model has their sites.
+    The order of the variables is the order of their sites in a step of the model.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def draws_of(space: Space, draws: Any) -> dict[str, np.ndarray]:
     Raises
     ------
     TypeError, ValueError
-        For what is no such result, and for draws of other variables, shapes or values.
+        If `draws` is no such result, or has draws of other variables, shapes or values.
     """
     check_result(draws, CALL)
     posterior, found = draws["posterior"], {}

@@ -1,4 +1,4 @@
-"""Fits a discrete flow to draws of a posterior, or to what a model predicts for any data."""
+"""Fits a discrete flow to draws of a posterior, or to a model's own draws of unknowns and data."""
 
 from os import PathLike
 from typing import Any
@@ -25,9 +25,9 @@ from pymc_discrete.runtime.progress import check_bar
 from pymc_discrete.runtime.seeds import new_seed, seed_of
 from pymc_discrete.space.space import Space
 
-FLOW_LEARNING_RATE = 1e-3  # learning rate of Adam at the start; it falls to 0 along a cosine
-AVERAGED = 0.995  # weight of the past in the average of the network's weights
-NETWORK = 2**20  # folded into the seed for the first weights of the network
+FLOW_LEARNING_RATE = 1e-3  # the learning rate of Adam at the start; it falls to 0 along a cosine
+AVERAGED = 0.995  # the weight of the past in the average of the network's weights
+NETWORK = 2**20  # This number is folded into the seed for the first weights of the network.
 
 
 def fit_flow(
@@ -49,36 +49,37 @@ def fit_flow(
 ) -> Flow | AmortisedFlow:
     """Fit a discrete flow to draws of a posterior, or to draws of a model's unknowns and data.
 
-    The flow is an approximation that draws all of its variables together, from any of the modes that it was
-    shown. `FlowStep`, weights, and the draws of an `AmortisedFlow` correct it by the model's own density.
+    The flow is an approximation that draws all of its variables together, from any of the modes in the draws
+    that it was fitted to. `FlowStep`, weights, and the draws of an `AmortisedFlow` correct it by the model's
+    own density.
 
     Parameters
     ----------
     model : pm.Model, optional
-        By default the model of the context.
+        The default is the model of the `with` block.
     vars : RV, name or value variable, or a list of them, optional
         The discrete variables of the flow, each of a finite support whose elements can change alone; by
         default all discrete free variables that are no constrained vectors.
     draws : DataTree of `pm.sample` or `pmd.sample`
-        Draws of the posterior, of chains from dispersed starts: what none of them saw, the flow does not
-        know. All chains count alike.
+        Draws of the posterior, of chains from dispersed starts: the flow does not know modes that no chain
+        visited. All chains count alike.
     given : names of observed variables, in place of `draws`
-        The flow then answers for any data of these, and is fitted to draws of the prior with data that they
-        predict. All unknowns of the model must be among `vars`.
-    pairs : int, number of such draws
+        The flow then approximates the posterior for any data of these variables, and is fitted to draws of
+        the prior with data that they predict. All unknowns of the model must be among `vars`.
+    pairs : int, number of draws of the prior with data
     path : {"quadratic", "linear", "cubic", "noise"}
         How the source becomes the target. "quadratic" and "noise" reveal few sites in the first steps.
     source : {"mask", "uniform"}
     network : equinox.Module, optional
         Called as `network(encoded, t)` -> d K logits of the values of each site, of any shape, given the
         one-hot encoding (d, K + 1) of the sites, of which the last column is the mask, and the time (); with
-        `given` as `network(encoded, t, features)`, with the data (m,), standardised. By default a perceptron
-        with two layers of 256 units.
+        `given`, it is called as `network(encoded, t, features)`, with the standardised data (m,). By default
+        a perceptron with two layers of 256 units.
     steps : int
         Steps of the flow from source to target. In each, sites are drawn independently of one another.
-    iterations, batch : int, of the training, and of draws in an iteration
+    iterations, batch : int, the number of iterations of the training, and of draws in an iteration
     checkpoint : path of a file, optional
-        As in `pmd.learning.fit`: an interrupted fit goes on from there.
+        As in `pmd.learning.fit`: an interrupted fit is resumed from the file.
     random_seed : int or what `pm.sample` takes, optional
     progressbar : bool
 

@@ -31,12 +31,12 @@ class Flow(Process):
     """A discrete flow, which makes draws of all sites in a few steps from a source.
 
     It is an approximation, whose draws are made exact by weights (`log_partition`) or by a step that accepts
-    or rejects them (`pmd.FlowStep`). **Modes that neither the draws that it was fitted to nor its own have
-    seen stay unseen.**
+    or rejects them (`pmd.FlowStep`). **Modes that occur neither in the draws that the flow was fitted to nor
+    in the flow's own draws stay unseen.**
 
     Parameters
     ----------
-    space, path, source, network, params, times : as of `Process`
+    space, path, source, network, params, times : see `Process`
 
     Raises
     ------
@@ -54,7 +54,7 @@ class Flow(Process):
     def build(
         cls, space: Space, path: Path, source: SourceDistribution, network: Any, params: Any, times: Any
     ) -> "Flow":
-        """A flow, its parts checked; parameters as of the class, times in any sequence."""
+        """A flow with checked parts; parameters as in the class, except that times may be any sequence."""
         check_flow_space(space)
         source.check(space)
         grid = np.asarray(times, float)
@@ -75,7 +75,7 @@ class Flow(Process):
 
         Parameters
         ----------
-        n : int, their number
+        n : int, the number of draws
         seed : int
 
         Returns
@@ -131,7 +131,7 @@ class Flow(Process):
         Parameters
         ----------
         x : (m, d) int, states, in the values of the space
-        n : int, number of trajectories from each
+        n : int, number of trajectories from each state
         seed : int
 
         Returns
@@ -161,7 +161,7 @@ class Flow(Process):
     def diagnostics(
         self, target: Target, n: int = 1000, turn: float = 0.0, seed: int = 0
     ) -> dict[str, float]:
-        """How well the flow fits a target, as far as its draws tell.
+        """Measures of how well the flow fits a target, computed from draws of the flow.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Flow(Process):
         Raises
         ------
         ValueError
-            As `log_partition` and `back_and_forth`, and where the target is 0 at all draws.
+            In the cases of `log_partition` and `back_and_forth`, and if the target is 0 at all draws.
         """
         kernel, params = back_and_forth(self, turn)
         found = self.log_partition(target, n, seed)

@@ -25,7 +25,7 @@ from pymc_discrete.structure.jaxify import jaxify
 
 
 def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
-    """The names of the observed variables that a flow is conditioned on, all of the model's.
+    """The names of the observed variables that a flow is conditioned on, which must be all of the model's.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
 
 
 def refuse_other_models(model: pm.Model, space: Space) -> None:
-    """Refuse a model whose joint density of a block and the data is not known, or not that of its draws.
+    """Refuse a model whose joint density of a block and data is unknown, or differs from that of its draws.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def refuse_data_read_twice(model: pm.Model, names: Sequence[str]) -> None:
     ------
     ValueError
     """
-    # the sizes of data, by which PyMC shapes what is observed, stay the same
+    # The sizes of data, from which PyMC takes the shapes of observed variables, do not change.
     sizes = [v for v in ancestors(model.basic_RVs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
     for name in names:
         data = [v for v in ancestors([model.rvs_to_values[model[name]]]) if isinstance(v, SharedVariable)]
@@ -99,7 +99,7 @@ def refuse_data_read_twice(model: pm.Model, names: Sequence[str]) -> None:
 
 
 def covariates(model: pm.Model, given: Sequence[str]) -> list[tuple[SharedVariable, np.ndarray]]:
-    """[(pm.Data of the model, its value now)], but for the data that a flow is conditioned on."""
+    """[(pm.Data of the model, its present value)], except the data that a flow is conditioned on."""
     conditioned = set(ancestors([model.rvs_to_values[model[name]] for name in given]))
     return [(v, value) for v, value in shared_values(model) if v not in conditioned]
 

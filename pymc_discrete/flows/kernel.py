@@ -1,4 +1,4 @@
-"""Back and forth along a flow, as a kernel that leaves any target as it is."""
+"""A kernel that goes back and forth along a flow, and leaves any target invariant."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,24 +24,25 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     .. math:: \min\Bigl(1, \frac{\pi(x') \, B(\bar\tau' \mid x') \, F(\bar\tau \mid m)}
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr),
 
-    which makes the kernel reversible for every network, trained or not, and for every grid of times. It is
-    the ratio of the DFS thesis, Algorithm 5, line 16. Its section 4.4 calls that heuristic, since x' can be
-    reached by many trajectories; as the trajectory belongs to the proposal, it is exact.
+    which makes the kernel reversible for every network, trained or not, and for every grid of times. The
+    ratio is the one in the DFS thesis, Algorithm 5, line 16. Section 4.4 of the thesis calls it heuristic,
+    since x' can be reached by many trajectories; the ratio is exact, as the trajectory belongs to the
+    proposal.
 
     Parameters
     ----------
-    flow : Flow, of a factorised source
-    turn : float, one of the flow's times, but the last
+    flow : Flow, whose source is factorised
+    turn : float, one of the flow's times, except the last
 
     Returns
     -------
     kernel : Kernel
-    params : {"flow": the weights of the network}, which stay as they are
+    params : {"flow": the weights of the network}, which do not change
 
     Raises
     ------
     ValueError
-        For a time that is not on the grid, and for a source whose probabilities are not known.
+        For a time that is not on the grid, and for a source whose probabilities are unknown.
 
     References
     ----------

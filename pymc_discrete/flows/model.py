@@ -17,17 +17,17 @@ from pymc_discrete.space.space import Space
 
 
 class FlowModel(Learnable):
-    """A network that is trained to say what the values at time 1 are, given those at time t.
+    """A network that is trained to predict the values at time 1 from the values at time t.
 
     It is trained by `pymc_discrete.learning.fit(model, data, objective=DFM())`, and then makes a `Flow`.
 
     Parameters
     ----------
     space : Space
-        Of finite supports, whose sites change alone.
+        A space of finite supports, whose sites change alone.
     network : equinox.Module
-        Called as `network(encoded, t, *features)`, with the one-hot values (d, K + 1) float, of which the
-        last column is the mask, and the time () float; returns d K logits, of any shape.
+        The network is called as `network(encoded, t, *features)`, with the one-hot values (d, K + 1) float,
+        of which the last column is the mask, and the time () float; it returns d K logits, of any shape.
     path : Path or its name: "linear", "quadratic", "cubic", "noise"
     source : SourceDistribution or its name: "mask", "uniform"
 
@@ -64,7 +64,7 @@ class FlowModel(Learnable):
         return Flow.build(self.space, self.path, self.source, self._logits, (params, features), times)
 
     def _logits(self, params: Any, x: Any, t: Any) -> Any:
-        """(d, K) float, what the network says, given its weights and the features as `params`."""
+        """(d, K) float, the logits of the network, given its weights and the features as `params`."""
         weights, features = params
         network, d, K = eqx.combine(weights, self._static), self.space.d, self.space.K
         return jnp.asarray(network(one_hot_values(x, K + 1), t, *features), float).reshape(d, K)
@@ -74,8 +74,8 @@ class FlowModel(Learnable):
 
         Returns
         -------
-        x_t : (d,) int, by the path, given x
-        hidden : (d,) bool, the sites of which x_t does not tell the value at time 1
+        x_t : (d,) int, drawn by the path, given x
+        hidden : (d,) bool, the sites whose value at time 1 x_t does not show
         """
         key_part, key_uniform, key_source = jax.random.split(key, 3)
         part = jax.random.categorical(key_part, jnp.log(self.path.weights(t)), shape=x.shape)
@@ -87,7 +87,7 @@ class FlowModel(Learnable):
 
 
 def named(what: str, given: Any, known: dict[str, Any], kind: type) -> Any:
-    """A path or a source, or that of this name."""
+    """The path or the source with this name; an object is returned as it is."""
     if isinstance(given, kind):
         return given
     if not isinstance(given, str) or given not in known:
@@ -97,5 +97,5 @@ def named(what: str, given: Any, known: dict[str, Any], kind: type) -> Any:
 
 
 def grid(steps: int) -> np.ndarray:
-    """(steps + 1,) float, equal steps from 0 to 1."""
+    """(steps + 1,) float, times from 0 to 1 at equal distances."""
     return np.linspace(0.0, 1.0, steps + 1)

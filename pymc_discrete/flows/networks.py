@@ -9,11 +9,11 @@ import numpy as np
 
 from pymc_discrete.runtime.checks import check_count
 
-FREQUENCIES = 8  # of the sines and cosines of the time
+FREQUENCIES = 8  # the number of frequencies of the sines and cosines of the time
 
 
 def of_time(t: Any) -> Any:
-    """(2 FREQUENCIES,) float32, sines and cosines of the time, of one to `FREQUENCIES` quarter turns."""
+    """(2 FREQUENCIES,) float32, sines and cosines of the time, of one to `FREQUENCIES` quarter periods."""
     turns = 0.5 * np.pi * jnp.arange(1, FREQUENCIES + 1, dtype=jnp.float32) * jnp.asarray(t, jnp.float32)
     return jnp.concatenate([jnp.sin(turns), jnp.cos(turns)])
 
@@ -23,9 +23,9 @@ class Perceptron(eqx.Module):
 
     Parameters
     ----------
-    d, K : int, number of sites, and of the values of the widest
+    d, K : int, the number of sites, and the largest number of values of a site
     features : int, number of further inputs, such as data
-    width, depth : int, of the hidden layers, and their number
+    width, depth : int, the width of the hidden layers, and their number
     key : JAX key
     """
 
@@ -38,7 +38,7 @@ class Perceptron(eqx.Module):
         self.layers = eqx.nn.MLP(size, d * K, width, depth, jax.nn.swish, key=key, dtype=jnp.float32)
 
     def __call__(self, encoded: Any, t: Any, features: Any = ()) -> Any:
-        """(d K,) float32, logits, of the one-hot values (d, K + 1), the time () and features (n,)."""
+        """(d K,) float32, the logits, from the one-hot values (d, K + 1), the time () and features (n,)."""
         parts = [encoded.reshape(-1), of_time(t), jnp.asarray(features).reshape(-1)]
         return self.layers(jnp.concatenate([a.astype(jnp.float32) for a in parts]))
 
@@ -48,7 +48,7 @@ class Convolutional(eqx.Module):
 
     Parameters
     ----------
-    rows, columns : int, of the lattice
+    rows, columns : int, the numbers of rows and columns of the lattice
     K : int, number of values of a site
     maps, blocks : int, number of maps of a convolution, and of blocks of two of them
     key : JAX key
@@ -86,7 +86,7 @@ class Convolutional(eqx.Module):
         self.last = convolution(maps, K, 1)
 
     def __call__(self, encoded: Any, t: Any) -> Any:
-        """(d K,) float32, logits, of the one-hot values (d, K + 1) and the time ()."""
+        """(d K,) float32, the logits, from the one-hot values (d, K + 1) and the time ()."""
         maps = self.first(jnp.moveaxis(encoded.astype(jnp.float32).reshape(*self.shape, -1), 2, 0))
         for time, (one, other) in zip(self.times, self.pairs, strict=True):
             shifted = maps + time(of_time(t))[:, None, None]

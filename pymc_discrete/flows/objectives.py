@@ -1,9 +1,10 @@
-r"""What the training of a flow minimises, for `pymc_discrete.learning.fit`.
+r"""Objectives that the training of a flow minimises, for `pymc_discrete.learning.fit`.
 
 Both objectives take the data as draws of the target. With `weights=` :math:`e^{f(x)} / q(x)` of draws x of a
-distribution q they are those of a target that is known by its log density f only (DFS thesis, ECVM of Eq.
-3.13 and EDFM of Eq. 3.15, which lacks a minus): `fit` draws its observations by the weights, normalised over
-all data. With q an earlier density of the same kind they are the starred ones of Eq. 4.3.
+distribution q, they are the objectives for a target that is known only by its log density f (DFS thesis, ECVM
+of Eq. 3.13 and EDFM of Eq. 3.15, which lacks a minus): `fit` draws its observations by the weights,
+normalised over all data. If q is an earlier density of the same kind, they are the starred objectives of Eq.
+4.3.
 """
 
 from dataclasses import dataclass
@@ -17,13 +18,13 @@ from pymc_discrete.flows.paths import FROM_TARGET
 from pymc_discrete.learning.data import Batch
 from pymc_discrete.learning.objectives import Loss
 
-LATEST = 0.999  # largest time that is trained, since velocities are infinite at 1
-LARGEST_TIME_WEIGHT = 20.0  # largest weight of a time in `DFM(bound=True)`
+LATEST = 0.999  # the largest time that is trained, since velocities are infinite at 1
+LARGEST_TIME_WEIGHT = 20.0  # the largest weight of a time in `DFM(bound=True)`
 
 
 @dataclass(frozen=True)
 class FlowObjective:
-    """What the objectives share: each observation at a random time."""
+    """The base class of the objectives: each observation is taken at a random time."""
 
     def begin(self, key: Any, model: FlowModel, params: Any) -> None:
         return None
@@ -34,7 +35,8 @@ class FlowObjective:
         """The objective as a function of the weights; `features` have a row for each observation."""
         key_time, key_noise = jax.random.split(key)
         x = (batch.x - jnp.asarray(model.space.lower)).astype(int)
-        # one time in each of equal intervals, in random order, which all have the right distribution
+        # The times are one in each of equal intervals, in random order, so that each time is distributed
+        # uniformly.
         n = len(x)
         u = (jnp.arange(n) + jax.random.uniform(key_time, (n,))) / n
         t = LATEST * jax.random.permutation(key_noise, u)
@@ -49,13 +51,13 @@ class FlowObjective:
         return loss, None
 
     def of_sites(self, model: FlowModel, log_p: Any, x: Any, t: Any) -> Any:
-        """(d,) float, the loss of each site, of log probabilities (d, K) of its value x (d,) at time 1."""
+        """(d,) float, the loss of each site, from log probabilities (d, K) and its value x (d,) at time 1."""
         raise NotImplementedError("An objective says what the loss of a site is.")
 
 
 @dataclass(frozen=True)
 class DFM(FlowObjective):
-    r"""Discrete flow matching: the cross-entropy of the values at time 1, given those at a random time.
+    r"""Discrete flow matching: the cross-entropy of the values at time 1, given the values at a random time.
 
     .. math:: -\mathrm E_t \sum_i \lambda_t \log p_\theta(x_1^i \mid x_t)
 
@@ -85,8 +87,8 @@ class CVM(FlowObjective):
 
     .. math:: \mathrm E_t (1 - t) \sum_i \sum_z \bigl(u^\theta_t(z, x_t) - u_t(z, x_t \mid x_1)\bigr)^2
 
-    The network says posteriors, of which the velocity is made (Eq. 3.14), so that the error is that of
-    the posterior times the coefficient of the target.
+    The velocity is computed from the network's posterior (Eq. 3.14), so that the error is the error of the
+    posterior times the coefficient of the target.
 
     References
     ----------

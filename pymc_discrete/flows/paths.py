@@ -19,12 +19,12 @@ FROM_TARGET, FROM_UNIFORM, FROM_SOURCE = 0, 1, 2
 
 
 class Step(NamedTuple):
-    """How a site goes from one time to another: it keeps its value, or is drawn anew from a component.
+    """How a site moves from one time to another: it keeps its value, or is drawn anew from a component.
 
     Attributes
     ----------
     keep : () float, the probability to keep the value
-    target, uniform, source : () float, the probabilities of a draw of each component
+    target, uniform, source : () float, the probabilities of a draw from each component
     """
 
     keep: Any
@@ -35,13 +35,13 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Path:
-    r"""A path.
+    r"""A path from a source to a target, given by the weights of three components.
 
     Parameters
     ----------
     name : str
     target, uniform : t -> () float
-        The weights of the target and of the uniform distribution; the source has the rest.
+        The weights of the target and of the uniform distribution; the source has the remaining weight.
     """
 
     name: str
@@ -60,8 +60,9 @@ class Path:
         .. math:: x_s \sim r \delta_{x_t} + \sum_j (\kappa_s^j - r \kappa_t^j) w^j,
             \qquad r = \min_{j: \kappa_t^j > 0} \kappa_s^j / \kappa_t^j
 
-        If x_t has the distribution of time t, then x_s has that of time s: the remaining weights are not
-        negative, and add up to 1 - r. For s near t it is the velocity of `velocity`.
+        If x_t has the distribution of time t, then x_s has the distribution of time s: the remaining weights
+        are not negative, and add up to 1 - r. For s near t the step is a step with the velocity of
+        `velocity`.
         """
         now, then = self.weights(t), self.weights(s)
         ratios = jnp.where(now > 0, then / jnp.where(now > 0, now, 1.0), jnp.inf)
@@ -75,13 +76,13 @@ class Path:
         .. math:: u_t = \sum_j a_t^j w^j + b_t \delta_{x_t}, \qquad b = \dot\kappa^l / \kappa^l,
             \qquad a^j = \dot\kappa^j - \kappa^j b,
 
-        with l the component that shrinks fastest, forward in time or backward. Of the backward velocity all
-        signs are turned, as for the forward one of a clock that runs back: a is negative.
+        with l the component that shrinks fastest, forward in time or backward. The signs of the backward
+        velocity are those for time that runs forward, so that a is negative there.
 
         Returns
         -------
-        a : (3,) float, of target, uniform distribution and source
-        b : () float
+        a : (3,) float, the coefficients of target, uniform distribution and source
+        b : () float, the coefficient of the present value
         """
         kappa, slope = jax.jvp(self.weights, (jnp.asarray(t, float),), (jnp.ones(()),))
         rate = jnp.where(kappa > 0, slope / jnp.where(kappa > 0, kappa, 1.0), jnp.nan)

@@ -1,4 +1,4 @@
-"""What a flow is made of: a network, the path that it follows, and the times of its steps."""
+"""The process of a flow: a network, the path that the flow follows, and the times of its steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class Process:
     Parameters
     ----------
     space : Space
-        Of finite supports, whose sites change alone.
+        A space of finite supports, whose sites change alone.
     path : Path
     source : SourceDistribution
-    network : callable
-        (params, x (d,) int, t ()) -> (d, K) float, logits of the values of each site at time 1, given those
-        at time t, counted from the lower bounds, K for a masked one. `posterior` makes them probabilities.
-    params : pytree of arrays, its weights
+    network : callable (params, x (d,) int, t ()) -> (d, K) float, logits of the values of each site at time
+        1, given the values x at time t, which are counted from the lower bounds, and K for a masked site.
+        `posterior` turns logits into probabilities.
+    params : pytree of arrays, the weights of the network
     times : tuple of float, increasing from 0 to 1
     """
 
@@ -40,18 +40,18 @@ class Process:
 
     @property
     def names(self) -> list[str]:
-        """The names of its variables."""
+        """The names of the variables of the process."""
         return [m.name for m in self.space.members]
 
     @property
     def K(self) -> int:
-        """The largest number of values of a site, and the number that stands for a mask."""
+        """The largest number of values of a site; this number as a value stands for a mask."""
         return self.space.K
 
     def posterior(self, x: Any, t: Any) -> Any:
         """(d, K) nats, normalised log probabilities of the values of each site at time 1; see `network`.
 
-        They are -inf beyond the support of a site, whatever the network says there.
+        The log probabilities are -inf beyond the support of a site, whatever the logits are.
         """
         return log_probabilities(self.network(self.params, x, t), self.space)
 
@@ -83,7 +83,7 @@ class Process:
         return values
 
     def check_factorised(self, what: str) -> None:
-        """Refuse a source whose probabilities are not known, which one needs to do `what`.
+        """Refuse a source whose probabilities are unknown, but needed to do `what`.
 
         Raises
         ------
@@ -105,7 +105,7 @@ def check_path(path: Path, times: np.ndarray) -> None:
     """Refuse a path on which the trajectories of a flow do not lead from its source to values and back.
 
     Steps forth draw nothing from the source, and steps back nothing from the target, which is known only at
-    time 1. Both must hold, and a path must be that of the source alone at time 0, the target alone at time 1.
+    time 1. The path must allow both, and be the source alone at time 0 and the target alone at time 1.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def check_path(path: Path, times: np.ndarray) -> None:
     ------
     ValueError
     """
-    with jax.ensure_compile_time_eval():  # a flow may be built inside of a program
+    with jax.ensure_compile_time_eval():  # A flow may be built while JAX traces a program.
         ahead, behind = jax.vmap(path.step)(times[:-1], times[1:]), jax.vmap(path.step)(times[1:], times[:-1])
         ends = np.array([path.weights(0.0), path.weights(1.0)])
     for component, shares in (("source", ahead.source), ("target", behind.target)):
@@ -140,13 +140,13 @@ def check_same(flow: Space, other: Space, where: str, remedy: str) -> None:
     Parameters
     ----------
     flow, other : Space
-    where : what has the other space, for the message
-    remedy : what to do, a sentence
+    where : the object that has the other space, for the error
+    remedy : a sentence with the remedy
 
     Raises
     ------
     ValueError
-        For other variables, another order of them, other shapes, and other supports.
+        For other variables, another order of the variables, other shapes, and other supports.
     """
     ours, theirs = ({m.name: m for m in space.members} for space in (flow, other))
     if [*ours] != [*theirs]:

@@ -1,7 +1,6 @@
 """Trajectories of a flow on a grid of times, and the probabilities of their steps in both directions.
 
-All steps are finite ones (`Path.step`), so that what was drawn is what the probabilities say, at any number
-of steps.
+All steps are finite (`Path.step`), so that draws have exactly these probabilities at any number of steps.
 """
 
 from typing import Any, NamedTuple
@@ -21,8 +20,8 @@ class Trajectory(NamedTuple):
     Attributes
     ----------
     x : (d,) int, the values at the end
-    log_forward : () float, nats, of its steps forth in time
-    log_backward : () float, nats, of its steps back in time
+    log_forward : () float, nats, the log probability of the trajectory's steps forth in time
+    log_backward : () float, nats, the log probability of the trajectory's steps back in time
     """
 
     x: Any
@@ -33,14 +32,14 @@ class Trajectory(NamedTuple):
 def forward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
     """(d, K + 1) nats, log probabilities of the values of each site at time s > t, given x (d,) at time t.
 
-    The component of the target is what the flow was trained to say, the distribution of the values at time 1
-    given x. Where the source is the mask and there is no noise, a site that has a value has that of time 1.
+    The component of the target is the network's distribution of the values at time 1 given x. If the source
+    is the mask and there is no noise, a site that has a value keeps it until time 1.
     """
     step, masked = flow.path.step(t, s), x == flow.K
     target = flow.posterior(x, t)
     if isinstance(flow.source, Mask) and flow.path.uniform is None:
         target = jnp.where(masked[:, None], target, log_of(one_hot_values(x, flow.K)))
-    # forth in time the source shrinks fastest, and nothing is drawn from it again
+    # Forth in time the weight of the source shrinks fastest, and nothing is drawn from the source again.
     drawn = jnp.logaddexp(jnp.log(step.target) + target, jnp.log(step.uniform) + log_of(uniform(flow.space)))
     return kept(x, jnp.pad(drawn, ((0, 0), (0, 1)), constant_values=-jnp.inf), step)
 
@@ -48,13 +47,13 @@ def forward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
 def backward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
     """(d, K + 1) nats, log probabilities of the values of each site at time s < t, given x (d,) at time t.
 
-    They do not depend on the network: given the values at time 1 only, the source is known.
+    The probabilities do not depend on the network, since the source is known.
     """
     step = flow.path.step(t, s)
     noise = jnp.pad(jnp.asarray(uniform(flow.space)), ((0, 0), (0, 1)))
     if isinstance(flow.source, Mask) and flow.path.uniform is not None:
-        # A mask stays one, since the way forth never masks a value. Of the sites that have a value at time t,
-        # a share has one at time s too: some keep theirs, and the others are drawn anew.
+        # A masked site stays masked, since no step forth masks a value. A site that has a value at time t has
+        # a value at time s with some probability: it keeps its value, or is drawn anew.
         is_mask = jnp.arange(flow.K + 1) == flow.K
         share = (1 - flow.path.weights(s)[FROM_SOURCE]) / (1 - flow.path.weights(t)[FROM_SOURCE])
         of_value = jnp.where(is_mask, 1 - share, (share - step.keep) * noise)
@@ -65,7 +64,7 @@ def backward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
 
 
 def kept(x: Any, drawn: Any, step: Step) -> Any:
-    """(d, K + 1) nats, log probabilities of each site's next value: that it is drawn, or x is kept."""
+    """(d, K + 1) nats, log probabilities of the next value of each site, which is drawn, or x is kept."""
     here = one_hot_values(x, drawn.shape[1]) > 0
     return jnp.where(here, jnp.logaddexp(drawn, jnp.log(step.keep)), drawn)
 
@@ -103,14 +102,14 @@ def trajectory(move: Any, x: Any, steps: int) -> Trajectory:
 
     Parameters
     ----------
-    move : (Trajectory, number of the move) -> (Trajectory after it, None)
+    move : (Trajectory, index of the move) -> (Trajectory after the move, None)
     """
     start = Trajectory(x.astype(int), jnp.zeros(()), jnp.zeros(()))
     return jax.lax.scan(move, start, jnp.arange(steps))[0]
 
 
 def drawn_values(key: Any, table: Any) -> Any:
-    """(d,) int, a value of each site by its log probabilities (d, K + 1)."""
+    """(d,) int, a draw of each site's value from log probabilities (d, K + 1)."""
     return choose(uniforms(key, table.shape[:1], table.dtype), table)
 
 
@@ -125,6 +124,6 @@ def one_hot_values(x: Any, values: int) -> Any:
 
 
 def log_of(p: Any) -> Any:
-    """log p, of probabilities of which some are 0."""
+    """The logarithm of probabilities p, of which some are 0."""
     p = jnp.asarray(p, float)
     return jnp.where(p > 0, jnp.log(jnp.where(p > 0, p, 1.0)), -jnp.inf)

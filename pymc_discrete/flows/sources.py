@@ -1,4 +1,4 @@
-"""Sources: what a flow starts from at time 0.
+"""Sources: the distributions from which a flow starts at time 0.
 
 Sites have the values 0, ..., K - 1, counted from the lower bounds of their supports; K is the mask, which is
 no value.
@@ -20,11 +20,11 @@ class SourceDistribution(ABC):
 
     @abstractmethod
     def check(self, space: Space) -> None:
-        """Raise a ValueError unless it is a distribution over this space."""
+        """Raise a ValueError unless the source is a distribution over this space."""
 
     @abstractmethod
     def draw(self, key: Any, space: Space) -> Any:
-        """(d,) int, one draw."""
+        """(d,) int, one draw of the source."""
 
 
 class Factorised(SourceDistribution):
@@ -32,7 +32,7 @@ class Factorised(SourceDistribution):
 
     @abstractmethod
     def probabilities(self, space: Space) -> np.ndarray:
-        """(d, K + 1) float, of every value and of the mask."""
+        """(d, K + 1) float, the probabilities of every value and of the mask."""
 
     def check(self, space: Space) -> None:
         pass
@@ -43,7 +43,7 @@ class Factorised(SourceDistribution):
 
 @dataclass(frozen=True)
 class Mask(Factorised):
-    """No values: every site is masked."""
+    """The source in which every site is masked."""
 
     def probabilities(self, space: Space) -> np.ndarray:
         return np.broadcast_to(np.arange(space.K + 1) == space.K, (space.d, space.K + 1)).astype(float)
@@ -63,7 +63,8 @@ class Independent(Factorised):
 
     Parameters
     ----------
-    p : (d, K) float, the probabilities of the values of each site, 0 beyond its support and positive in it
+    p : (d, K) float, the probabilities of the values of each site, which are positive in its support and 0
+        beyond
     """
 
     p: np.ndarray
@@ -88,7 +89,7 @@ class Independent(Factorised):
 
 @dataclass(frozen=True, eq=False)
 class Empirical(SourceDistribution):
-    """Draws with replacement from data, whose probabilities are not known: such a flow can only be sampled.
+    """Draws with replacement from data. Their probabilities are unknown: such a flow can only be sampled.
 
     Parameters
     ----------
@@ -116,5 +117,5 @@ SOURCES = {"mask": Mask(), "uniform": Uniform()}
 
 
 def uniform(space: Space) -> np.ndarray:
-    """(d, K) float, the probabilities of all values of a site if they are equal."""
+    """(d, K) float, the probabilities of the values of each site if all its values are equally probable."""
     return space.exists / space.exists.sum(axis=1, keepdims=True)

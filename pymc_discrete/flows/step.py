@@ -14,7 +14,7 @@ from pymc_discrete.kernels import Kernel
 from pymc_discrete.kernels.method import Method
 from pymc_discrete.steps.discrete import DiscreteStep
 
-LOW_ACCEPTANCE = 0.01  # if a smaller share of the proposals is accepted, the user is warned
+LOW_ACCEPTANCE = 0.01  # If a smaller share of the proposals is accepted, the user is warned.
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class FlowStep(DiscreteStep):
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr)
 
     where a bar reverses a trajectory. This leaves the posterior as it is for any flow, well fitted or not,
-    whose weights and times stay as they are: nothing of it is tuned.
+    whose weights and times do not change: the step does not tune them.
 
-    It stands beside a local step for the same variables, which does the fine work and reaches what the flow
-    does not know: `step=[pmd.FlowStep(flow), pmd.BlockGibbs()]`, in `pm.sample` and in `pmd.sample`.
+    It stands beside a local step for the same variables, which makes the small moves, and reaches states that
+    the flow does not know: `step=[pmd.FlowStep(flow), pmd.BlockGibbs()]`, in `pm.sample` and in `pmd.sample`.
 
     Parameters
     ----------
-    flow : Flow, as `fit_flow` returns it
-        Of variables of the model, which the step moves.
+    flow : Flow, such as a result of `fit_flow`
+        The flow's variables are variables of the model, which the step moves.
     turn : float, a time of the flow's grid
         Where a proposal turns. At 0 everything is proposed anew; nearer to 1 less changes, and more is
         accepted.
@@ -90,8 +90,8 @@ class FlowStep(DiscreteStep):
     Raises
     ------
     TypeError, ValueError
-        For what is no flow, a flow of other variables, shapes or supports than the model has, and a turn
-        that is not on the flow's grid.
+        For an argument that is no flow, a flow of other variables, shapes or supports than the model has, and
+        a turn that is not on the flow's grid.
 
     Notes
     -----
@@ -135,7 +135,7 @@ class FlowStep(DiscreteStep):
 
 
 def digest_of(flow: Flow) -> str:
-    """A checksum of what decides how a flow moves: its path, source, times, network and weights."""
+    """A checksum of all that determines the moves of a flow: its path, source, times, network and weights."""
     network = (getattr(flow.network, "__module__", ""), getattr(flow.network, "__qualname__", ""))
     leaves, structure = jax.tree.flatten(flow.params)
     shapes = [np.shape(a) for a in leaves]

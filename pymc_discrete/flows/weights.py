@@ -1,4 +1,4 @@
-r"""Weights of trajectories: what they say of a target, and of the flow itself.
+r"""Weights of trajectories, and the estimates that they give for a target and for the flow.
 
 For a trajectory :math:`x_0, \dots, x_n` that was drawn forth in time from the source,
 
@@ -19,8 +19,9 @@ from pymc_discrete.evidence.estimate import forward_estimate
 from pymc_discrete.flows.process import Process
 from pymc_discrete.flows.simulate import Trajectory, back, forth
 
-FEWEST_IN_TAIL = 50  # of weights whose tail is fitted
-SMALLEST_LOG_WEIGHT = -100.0  # nats, of a weight divided by the largest; the fit of a tail takes exponentials
+FEWEST_IN_TAIL = 50  # the least number of weights to whose tail a distribution is fitted
+# the least log of a weight divided by the largest weight, since the fit of a tail takes exponentials
+SMALLEST_LOG_WEIGHT = -100.0
 UNSEEN_MODES = "A mode that neither the draws it was fitted to nor those of the flow have seen stays unseen."
 
 
@@ -30,11 +31,11 @@ class FlowWeights(NamedTuple):
     Attributes
     ----------
     value : float, nats, the logarithm of the mean weight, which is unbiased for Z
-    error : float, nats, its standard error
+    error : float, nats, the standard error of `value`
     ess : float, the effective sample size of the weights, between 1 and their number
     khat : float
-        The shape of the tail of the weights (Vehtari, Simpson, Gelman, Yao and Gabry 2024): below 0.7 they
-        can be trusted. It judges what was drawn, and not what the flow never draws.
+        The shape of the tail of the weights (Vehtari, Simpson, Gelman, Yao and Gabry 2024): below 0.7 the
+        weights can be trusted. It judges the draws, and not modes that the flow never draws.
     log_weights : (n,) float, nats
     x : (n, d) int, the draws, in the values of the space
     """
@@ -79,17 +80,17 @@ def log_probability(flow: Process, x: Any, n: int, key: Any) -> np.ndarray:
 
 
 def khat(log_weights: np.ndarray) -> float:
-    """The shape of the tail of weights (n,), by Pareto smoothing; infinite where they do not tell it."""
-    from arviz_stats.base import array_stats  # slow to import
+    """The shape of the tail of weights (n,), by Pareto smoothing; infinite if no tail can be fitted."""
+    from arviz_stats.base import array_stats  # ArviZ is slow to import.
 
     largest = log_weights.max()
     if len(log_weights) < FEWEST_IN_TAIL or not np.isfinite(largest):
         return np.inf
-    # All weights that are far smaller than the largest, 0 too, count as equal. Equal weights, for which no
-    # tail can be fitted, are made unequal by far less than matters.
+    # All weights that are far smaller than the largest one, 0 too, count as equal. No tail can be fitted to
+    # equal weights, which are therefore made unequal by a negligible amount.
     relative = np.maximum(log_weights - largest, SMALLEST_LOG_WEIGHT)
     relative += 1e-9 * np.random.default_rng(0).random(len(relative))
-    # ArviZ takes log likelihoods, whose negatives are its log weights
+    # ArviZ takes log likelihoods, which are minus its log weights.
     shape = float(array_stats.psislw(-relative)[1])
     return np.inf if np.isnan(shape) else shape
 
@@ -115,7 +116,7 @@ def weighed(flow: Process, keys: Any) -> Trajectory:
 
 @jax.jit
 def ratios(flow: Process, keys: Any, x: Any) -> Any:
-    """(m, n) nats, log p_0 F / B of trajectories back in time from x (m, d), by keys (m, n)."""
+    """(m, n) nats, log p_0 F / B of trajectories back in time from x (m, d), drawn with the keys (m, n)."""
 
     def one(key: Any, x: Any) -> Any:
         run = back(key, flow, x, jnp.asarray(flow.times))

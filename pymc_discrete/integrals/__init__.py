@@ -1,1 +1,1 @@
-"""Graphs with coefficients integrated out."""
+"""Graphs of log densities with coefficients integrated out."""

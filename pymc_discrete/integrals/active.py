@@ -1,18 +1,18 @@
-r"""Gaussian integrals over coefficients of many columns, of which few count, by the rows of the data.
+r"""Gaussian integrals over coefficients of many columns, few of which are active, by the rows of the data.
 
-The coefficients :math:`\beta` of p columns have gates g, and count where these are not 0: there
+The coefficients :math:`\beta` of p columns have gates g, and are active where the gate is not 0: there
 :math:`\gamma_k = g_k \beta_k` enters a linear predictor :math:`\eta = X \gamma`, whose log density is
 
 .. math:: -\tfrac12 \eta^T W \eta + s^T \eta - \eta^T C a - \tfrac12 a^T A a + b^T a
 
-with m further coefficients a, and a diagonal W. Nothing of the size p x p is made. What is held of the active
-coefficients S is the mean and the covariance K (n, n) of :math:`\eta`, given all else. With
+with m further coefficients a, and a diagonal W. No array of p x p elements is made. For the active
+coefficients S, the mean and the covariance K (n, n) of :math:`\eta`, given all else, are stored. With
 :math:`P_0 = W - C A^{-1} C^T`, a column x that is activated changes, with its prior variance V,
 
 .. math:: K \to K + z z^T / (x^T P_0 z + 1 / V), \qquad z = x - K P_0 x
 
-so that it costs :math:`n^2` operations, however many columns are active: there is no room that could be too
-small. Where n is far above p, a matrix of p x p is no larger than the data, and `Gates` are for that.
+which costs :math:`n^2` operations, however many columns are active. If n is far above p, a p x p matrix is no
+larger than the data, and `Gates` are used instead.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 
-ACTIVE_AT_ONCE = 16  # number of active columns that are taken together
+ACTIVE_AT_ONCE = 16  # the number of active columns that are processed together
 
 
 class PredictorForm(NamedTuple):
@@ -37,10 +37,11 @@ class PredictorForm(NamedTuple):
     ----------
     gates : (p,)
     columns : (p, n), the transpose of X
-    weights, slope : (n,) each, of the linear predictor: the diagonal of W, and s
+    weights, slope : (n,) each, for the linear predictor the diagonal of W, and s
     cross : (n, m), C
-    own, own_slope : (m, m) and (m,), of the coefficients without a gate, with their prior: A and b
-    precision, linear : (p,) each, D and h of the priors -D beta^2 / 2 + h beta of those with a gate
+    own, own_slope : (m, m) and (m,), for the coefficients without a gate, with their prior, A and b
+    precision, linear : (p,) each, D and h of the priors -D beta^2 / 2 + h beta of the coefficients with a
+        gate
     """
 
     gates: Any
@@ -55,11 +56,11 @@ class PredictorForm(NamedTuple):
 
     @property
     def active(self):
-        """(p,) bool"""
+        """(p,) bool, whether each coefficient is active."""
         return self.gates != 0
 
     def without_others(self) -> "Rest":
-        """What is left where the coefficients without a gate are integrated out."""
+        """The quadratic form that remains after the coefficients without a gate are integrated out."""
         if self.own_slope.shape[0] == 0:
             return Rest(self.weights, self.cross, self.slope, jnp.zeros(()))
         factor = jnp.linalg.cholesky(self.own)
@@ -82,7 +83,7 @@ class Rest(NamedTuple):
     value: Any
 
     def times(self, rows):
-        """(c, n), rows times P0."""
+        """(c, n), the product of rows (c, n) with P0."""
         return rows * self.weights - (rows @ self.half) @ self.half.T
 
 
@@ -99,30 +100,30 @@ class Predictor(NamedTuple):
 
     @classmethod
     def of_none(cls, form: PredictorForm) -> "Predictor":
-        """The distribution where no column is active: the linear predictor is 0."""
+        """The distribution if no column is active: the linear predictor is 0."""
         n = len(form.weights)
         return cls(jnp.zeros((n, n)), jnp.zeros(n))
 
     def left(self, rows, rest: Rest):
-        """z (c, n) of columns: what the active ones do not explain of them."""
+        """z (c, n) of columns: the part of them that the active columns do not explain."""
         return rows - rest.times(rows) @ self.covariance
 
     def slope(self, rest: Rest):
         """(n,), the gradient of the data's log density with respect to the linear predictor, at its mean.
 
-        The coefficients without a gate are integrated out of it.
+        The coefficients without a gate are integrated out of this density.
         """
         return rest.slope - rest.times(self.mean[None])[0]
 
 
 class Entering(NamedTuple):
-    """What c columns change that become active together; zeros where fewer than c are left.
+    """The changes by c columns that become active together; zeros where fewer than c are left.
 
     Attributes
     ----------
     root : (c, c), the inverse of the Cholesky factor of the pivot
-    half, of_column : (c, n) and (c,), of what they add to the covariance and to the mean
-    gain : () nats, by how much the integral grows, up to what their priors alone add to it
+    half, of_column : (c, n) and (c,), factors of the changes of the covariance and of the mean
+    gain : () nats, the increase of the log of the integral, without the contribution of their priors alone
     """
 
     root: Any
@@ -132,7 +133,7 @@ class Entering(NamedTuple):
 
 
 def entering(index, form: PredictorForm, predictor: Predictor, rest: Rest) -> Entering:
-    """What changes if some inactive columns, `index` (c,), become active; an index of p is no column."""
+    """The changes if some inactive columns, `index` (c,), become active; the index p stands for no column."""
     inside = index < form.gates.shape[0]
     rows = elements_or(form.columns, index, 0.0)
     gates = elements_or(form.gates, index, 1.0)
@@ -156,14 +157,14 @@ def with_entered(predictor: Predictor, new: Entering) -> Predictor:
 
 
 def elements_or(values, index, beyond: float):
-    """Elements of an array, and `beyond` where there are none."""
+    """The elements of an array at an index; `beyond` for indices that are out of bounds."""
     return values.at[index].get(mode="fill", fill_value=beyond)
 
 
 def over_active(active, step: Callable, carried: Any, really: Any = True):
     """The result of steps (index (c,), whether it is the first, carried) -> carried over all active columns.
 
-    There is one step at least, if `really`, and none if not.
+    There is at least one step if `really` is true, and no step otherwise.
     """
     p, c = active.shape[0], ACTIVE_AT_ONCE
     order = jnp.nonzero(active, size=-(-p // c) * c, fill_value=p)[0]
@@ -178,7 +179,7 @@ def over_active(active, step: Callable, carried: Any, really: Any = True):
 
 
 def sum_of_columns(form: PredictorForm, numbers):
-    """(n,), the active columns times numbers (p,)."""
+    """(n,), the sum of the active columns, each times its number (p,)."""
 
     def step(index, first, total):
         return total + elements_or(numbers, index, 0.0) @ elements_or(form.columns, index, 0.0)
@@ -187,12 +188,12 @@ def sum_of_columns(form: PredictorForm, numbers):
 
 
 def prior_variances(form: PredictorForm):
-    """(p,), the prior variances of the active gate times coefficient; 0 where inactive."""
+    """(p,), the prior variance of each active gate times its coefficient; 0 for an inactive one."""
     return jnp.where(form.active, form.gates**2 / form.precision, 0.0)
 
 
 def by_priors_alone(form: PredictorForm):
-    """(p,) nats, the log of the integral over each coefficient with a gate by its prior alone."""
+    """(p,) nats, the log of the integral over each coefficient with a gate, by its prior alone."""
     return 0.5 * (form.linear**2 / form.precision - jnp.log(form.precision) + np.log(2 * np.pi))
 
 
@@ -205,7 +206,7 @@ def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any
         return with_entered(predictor, new), value + new.gain
 
     predictor, gains = over_active(form.active, step, (Predictor.of_none(form), jnp.zeros(())))
-    # what an active coefficient adds by its prior alone, but for 2 pi, is replaced by the gain
+    # the contribution of an active coefficient's prior alone, without 2 pi, is replaced by the gain
     priors = jnp.where(form.active, 0.5 * np.log(2 * np.pi), by_priors_alone(form)).sum()
     return predictor, rest.value + priors + gains
 
@@ -213,9 +214,9 @@ def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any
 class ColumnsIntegral(Op):
     """The logarithm of the integral over all coefficients, and the moments that its gradient needs.
 
-    The inputs are those of `PredictorForm`. The outputs are the value; mean and variance (n,) of the
-    linear predictor; mean and mean square (p,) of the coefficients with a gate; and of those without, a:
-    the means of a (m,), of a a' (m, m), and of the linear predictor times a' (n, m).
+    The inputs are those of `PredictorForm`. The outputs are the value; mean and variance (n,) of the linear
+    predictor; mean and mean square (p,) of the coefficients with a gate; and, for the coefficients a without
+    a gate, the means of a (m,), of a a' (m, m), and of the linear predictor times a' (n, m).
     """
 
     __props__ = ()
@@ -249,7 +250,7 @@ class ColumnsIntegral(Op):
 
 
 def columns_integral(*form):
-    """The logarithm of the integral, a scalar of PyTensor; the parameters are those of `PredictorForm`."""
+    """The logarithm of the integral, a PyTensor scalar; the arguments are those of `PredictorForm`."""
     return ColumnsIntegral()(*form)[0]
 
 
@@ -269,7 +270,7 @@ def value_and_moments(*inputs):
 
 
 def moments_under_gates(form: PredictorForm, predictor: Predictor, rest: Rest):
-    """Mean and mean square (p,) each of the coefficients with a gate."""
+    """The means and the mean squares, (p,) each, of the coefficients with a gate."""
     slope, p = predictor.slope(rest), form.gates.shape[0]
 
     def step(index, first, carried):
@@ -287,7 +288,8 @@ def moments_under_gates(form: PredictorForm, predictor: Predictor, rest: Rest):
 
 
 def moments_of_others(form: PredictorForm, predictor: Predictor):
-    """Means of the coefficients without a gate, a (m,), of a a' (m, m), and of the predictor times a'."""
+    """Means for the coefficients a without a gate: of a (m,), of a a' (m, m), and of the predictor
+    times a'."""
     m, n = form.own_slope.shape[0], form.weights.shape[0]
     if m == 0:
         return jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros((n, 0))
@@ -301,7 +303,9 @@ def moments_of_others(form: PredictorForm, predictor: Predictor):
 
 
 def _on_host(*inputs) -> list[np.ndarray]:
-    """The outputs of `ColumnsIntegral` in NumPy, with a matrix of the active columns; nan if none exists."""
+    """The outputs of `ColumnsIntegral` in NumPy, by a matrix of the active columns; nan if there is no
+    integral.
+    """
     form = PredictorForm(*(np.asarray(i, float) for i in inputs))
     (p, n), m = form.columns.shape, len(form.own_slope)
     active = np.flatnonzero(form.active)

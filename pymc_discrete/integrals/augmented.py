@@ -1,11 +1,11 @@
-"""Likelihoods that are quadratic forms given further variables, and models that have these in their place.
+"""Likelihoods that are quadratic forms given further variables, and models with these quadratic forms.
 
-A regression whose likelihood is logistic or probit has no normal coefficients. But it is the integral, over
-further variables, of a likelihood that is a quadratic form in the linear predictor; given these variables
-coefficients are integrated out as in any other regression. The further variables are drawn given all else
-before each use, and are no part of the state of a chain.
+In a regression with a logistic or probit likelihood, coefficients have no normal conditional distribution.
+But the likelihood is the integral, over further variables, of a likelihood that is a quadratic form in the
+linear predictor; given these variables, coefficients are integrated out as in any other regression. The
+further variables are drawn given all else before each use, and are no part of the state of a chain.
 
-An `Augmentation` is how that is done for likelihoods of one kind: a file of this folder, and an entry of
+An `Augmentation` does this for likelihoods of one kind: it is a file of this folder, and an entry of
 `AUGMENTATIONS`.
 """
 
@@ -30,29 +30,30 @@ from pymc_discrete.structure.rebuild import rebuild, rewritten
 
 
 class Augmentation(Protocol):
-    """How likelihoods of one kind are quadratic forms.
+    """The way in which likelihoods of one kind become quadratic forms.
 
     Attributes
     ----------
-    called : what the further variables are called in messages
+    called : the name of the further variables in messages
     """
 
     called: str
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
-        """What must be linear in coefficients, None for a distribution of another kind.
+        """The variable that must be linear in coefficients; None for a distribution of another kind.
 
         Parameters
         ----------
-        op, params : of the distribution
+        op, params : the Op and the parameters of the distribution
         """
 
     def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
-        """What the distribution of the further variables is computed from, beside the predictor and the data.
+        """Tensors, besides the predictor and the data, on which the distribution of the further variables
+        depends.
 
         Parameters
         ----------
-        op, params : of the observed variable
+        op, params : the Op and the parameters of the observed variable
         """
 
     def form(
@@ -67,24 +68,24 @@ class Augmentation(Protocol):
 
         Parameters
         ----------
-        op, params, data : of the observed variable
-        predictor : as `predictor` gives it, perhaps written in another way
-        further : (what it is, a value at which there is a density) -> such a variable
+        op, params, data : the Op, the parameters and the data of the observed variable
+        predictor : the result of `predictor`, possibly rewritten
+        further : (kind, a value with a positive density) -> a further variable of this kind
 
         Returns
         -------
         form : a quadratic form in the predictor; -inf for impossible data
-        read : {what it is: what a draw of the further variables reads}
-        facts : what a draw can rely on, whatever the state
+        read : {kind: tensor}, the tensors that a draw of the further variables reads
+        facts : facts that hold at every state, which a draw may use
         """
 
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-        """{what it is: (n,) array}, a draw of the further variables given all else.
+        """{kind: (n,) array}, a draw of the further variables given all else.
 
         Parameters
         ----------
-        values : {what it is: (n,) array}, of what is `read`
-        facts : as `form` gives them
+        values : {kind: (n,) array}, the values of the tensors in `read`
+        facts : the facts from `form`
         """
 
 
@@ -100,14 +101,15 @@ class Augmented(NamedTuple):
 
     Attributes
     ----------
-    name : of the variable
-    kind : of the likelihood, a key of `AUGMENTATIONS`
-    shape : of the data
-    variables : {what it is: name} of the further variables
-    read : {what it is: name of a Deterministic} of what a draw of them reads
-    facts : as `Augmentation.form` gives them
+    name : the name of the variable
+    kind : the kind of the likelihood, a key of `AUGMENTATIONS`
+    shape : the shape of the data
+    variables : {kind: name} of the further variables
+    read : {kind: name of a Deterministic}, the tensors that a draw of the further variables reads
+    facts : the facts from `Augmentation.form`
     beside : names of the continuous value variables on which the distribution of the further variables
-        depends in another way than by the predictor: these move with the further variables integrated out
+        depends in another way than through the predictor: these variables move while the further variables
+        are integrated out
     """
 
     name: str
@@ -126,13 +128,14 @@ class Augmented(NamedTuple):
 
 
 class AugmentedModel(NamedTuple):
-    """A model with quadratic forms in the place of likelihoods, given further variables.
+    """A model with quadratic forms in place of likelihoods, given further variables.
 
     Attributes
     ----------
-    model : without the densities of the further variables, which change only when they are drawn anew
+    model : the model without the densities of the further variables, which change only when these are drawn
+        anew
     likelihoods : list of Augmented
-    start : {further variable: value}, at which the model has a density
+    start : {further variable: value}, values at which the density of the model is positive
     """
 
     model: pm.Model
@@ -141,11 +144,11 @@ class AugmentedModel(NamedTuple):
 
     @property
     def beside(self) -> list[str]:
-        """Continuous value variables that move with the further variables integrated out."""
+        """Continuous value variables that move while the further variables are integrated out."""
         return list(dict.fromkeys(name for of in self.likelihoods for name in of.beside))
 
     def described(self) -> str:
-        """The further variables, for a message."""
+        """The further variables in words, for a message."""
         kinds = list(dict.fromkeys(of.kind for of in self.likelihoods))
         return " and ".join(
             f"{AUGMENTATIONS[kind].called} of {shown(of.name for of in self.likelihoods if of.kind == kind)}"
@@ -154,11 +157,11 @@ class AugmentedModel(NamedTuple):
 
 
 def augmented(model: pm.Model, names: Collection[str] | None = None) -> AugmentedModel | None:
-    """The model with those likelihoods augmented that read some variables; None if there are none.
+    """The model in which the likelihoods that read some variables are augmented; None if there are none.
 
     Parameters
     ----------
-    names : of value variables; all by default
+    names : the names of value variables; by default all
     """
     random = list(model.basic_RVs)
     read = {rv for rv, value in model.rvs_to_values.items() if names is None or value.name in names}
@@ -175,8 +178,8 @@ def refuse_outside_of_program(names: Collection[str], inputs: Collection[str]) -
 
     Parameters
     ----------
-    names : what is integrated out
-    inputs : names of what the density reads
+    names : the names of the variables that are integrated out
+    inputs : the names of the inputs of the density
 
     Raises
     ------
@@ -190,9 +193,10 @@ def refuse_outside_of_program(names: Collection[str], inputs: Collection[str]) -
         )
 
 
-# ---------------------------------------------------------------- what is found in a model
+# ---------------------------------------------------------------- likelihoods found in a model
 def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, Variable] | None:
-    """The kind of the likelihood of an observed variable and its predictor, None for any other.
+    """The kind of the likelihood of an observed variable, and its predictor; None for a likelihood of another
+    kind.
 
     Parameters
     ----------
@@ -205,12 +209,12 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
     params = rebuild(op.dist_params(rv.owner), inputs, without_views)
     for kind, augmentation in AUGMENTATIONS.items():
         found = augmentation.predictor(op, params)
-        if found is None:  # it may be written in another way
+        if found is None:  # the predictor may be written in another way
             found = augmentation.predictor(op, rewritten(params))
         if found is not None:
             # The quadratic form leaves out factors of the likelihood that do not depend on the predictor, but
-            # on a number of trials or a cutpoint. A continuous unknown in these is moved with the further
-            # variables integrated out. No block does that for a discrete one.
+            # on a number of trials or a cutpoint. A continuous unknown in these is moved while the further
+            # variables are integrated out. No block does this for a discrete unknown.
             others = directly_read(augmentation.others(op, op.dist_params(rv.owner)), random)
             if any(not v.type.dtype.startswith("float") for v in others):
                 return None
@@ -220,13 +224,13 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
 
 
 def without_views(node: Any, inputs: list[Variable]) -> list[Variable] | None:
-    """The input of a view, as which PyMC has a Deterministic in its graph; None for any other node."""
+    """The input of a view, which is how PyMC writes a Deterministic in a graph; None for other nodes."""
     return inputs[:1] if isinstance(node.op, ViewOp) else None
 
 
 # ---------------------------------------------------------------- the model without these likelihoods
 class Making:
-    """A model in the making, of which observed variables become potentials.
+    """A model that is being made, in which observed variables become potentials.
 
     Parameters
     ----------
@@ -234,7 +238,7 @@ class Making:
 
     Attributes
     ----------
-    start : as that of `AugmentedModel`
+    start : as in `AugmentedModel`
     """
 
     def __init__(self, model: pm.Model):
@@ -245,7 +249,7 @@ class Making:
         self._named = dict(model.named_vars)
 
     def further(self, name: str, value: np.ndarray) -> Variable:
-        """A new variable without a density, of this name, which starts at a value."""
+        """A new variable with the given name and starting value, and without a density."""
         new = pm.Flat.dist(shape=value.shape)
         new.name = name
         self._free.append(new)
@@ -255,7 +259,7 @@ class Making:
         return new
 
     def replaced(self, rv: Variable, form: Variable, outputs: Sequence[Variable]) -> None:
-        """Put a potential of its name in the place of an observed variable, and add Deterministics."""
+        """Replace an observed variable by a potential of the same name, and add Deterministics."""
         form.name = str(rv.name)
         for of in (self._values, self._starts, self._transforms):
             of.pop(rv, None)
@@ -281,7 +285,7 @@ class Making:
 
 
 def with_quadratic_forms(model: pm.Model, found: Sequence[tuple[Variable, str, Variable]]) -> AugmentedModel:
-    """The model with quadratic forms in the place of likelihoods.
+    """The model with quadratic forms in place of some likelihoods.
 
     Parameters
     ----------
@@ -295,7 +299,7 @@ def with_quadratic_forms(model: pm.Model, found: Sequence[tuple[Variable, str, V
 def as_quadratic_form(
     making: Making, model: pm.Model, rv: Variable, kind: str, predictor: Variable
 ) -> Augmented:
-    """Put a quadratic form in the place of a likelihood; the parameters are as in `with_quadratic_forms`."""
+    """Put a quadratic form in place of a likelihood; the arguments are as in `with_quadratic_forms`."""
     name, data, variables = str(rv.name), model.rvs_to_values[rv], dict[str, str]()
     predictor = pt.broadcast_to(predictor, data.shape)
 

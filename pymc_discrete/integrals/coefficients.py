@@ -1,4 +1,4 @@
-"""The elements of coefficients in one vector, and quadratic forms in it."""
+"""The elements of coefficients as one vector, and quadratic forms in this vector."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,14 +31,14 @@ class Coefficients:
         self._starts = np.cumsum([0, *sizes])
 
     def of(self, vector: Variable) -> dict[Variable, Variable]:
-        """{coefficient: its elements of a vector}"""
+        """{coefficient: its elements}, from a vector with the elements of all coefficients."""
         return {
             v: vector[start : start + self.graph.size(v)].reshape(self.graph.shape(v))
             for v, start in zip(self.variables, self._starts, strict=False)
         }
 
     def places(self, var: Variable) -> np.ndarray:
-        """(size,) int, where the elements of a coefficient are in the vector."""
+        """(size,) int, the indices, in the vector, of the elements of a coefficient."""
         start = self._starts[self.variables.index(var)]
         return np.arange(start, start + self.graph.size(var))
 
@@ -46,7 +46,8 @@ class Coefficients:
 def linear_and_precision(
     terms: Sequence[Variable], replaced: Callable[[Variable], dict[Variable, Variable]], p: int
 ) -> tuple[Variable, Variable]:
-    """b (p,) and A (p, p), where the sum of some terms is b' v - v' A v / 2 and a constant, v a vector (p,).
+    """b (p,) and A (p, p) with which the sum of some terms is b' v - v' A v / 2, plus a constant, for a
+    vector v (p,).
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def linear_and_precision(
 
 
 def float_constant(values: np.ndarray) -> Variable:
-    """A constant of the width of the model's floats."""
+    """A constant with the float type of the model."""
     return pt.constant(values.astype(pytensor.config.floatX))
 
 

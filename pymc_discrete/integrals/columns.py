@@ -1,7 +1,7 @@
-"""Coefficients of many columns that sites gate, `X @ (gamma * beta)`, found without matrices of them.
+"""Coefficients of many columns that sites gate, `X @ (gamma * beta)`, found without p x p matrices.
 
-The terms of the data must read the coefficients under gates through one product with a matrix that is
-constant or data, each element of which enters a sum of quadratic functions of single elements.
+The terms of the data must read the coefficients with gates through one product with a matrix that is constant
+or data. The terms must be sums of quadratic functions of single elements of this product.
 """
 
 from collections.abc import Sequence
@@ -34,18 +34,18 @@ from pymc_discrete.structure.logp_graph import Columns, LogpGraph
 from pymc_discrete.structure.numbers import OfNumbers
 from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
 
-# A matrix of p x p coefficients is faster for few of them, and no larger than the data where there are as
-# many rows as columns. Without it a move costs n (n + p) operations, and each draw k times as many, where k
-# coefficients are active.
-MOST_IN_TABLEAU, MOST_ROWS = 300, 2.0  # of coefficients; of rows, for each of them
+# A p x p matrix of coefficients is used if there are at most MOST_IN_TABLEAU coefficients, or more than
+# MOST_ROWS rows of data for each coefficient. Without the matrix a move costs n (n + p) operations, and each
+# draw k times as many, where n rows of data and k active coefficients are counted.
+MOST_IN_TABLEAU, MOST_ROWS = 300, 2.0
 
 
 def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Columns | None:
-    """The quadratic form by columns, or None where it is no such form or a matrix p x p does better.
+    """The quadratic form by columns; None if there is no such form, or a p x p matrix is better.
 
     Parameters
     ----------
-    terms : those of the log density that read the coefficients
+    terms : the terms of the log density that read the coefficients
     """
     graph = coefficients.graph
     if coefficients.p <= MOST_IN_TABLEAU:
@@ -65,7 +65,7 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
     if any(not np.isin(coefficients.places(v), index).all() for v in under_gates):
         return None
 
-    # the data by the linear predictor and the coefficients without a gate
+    # the log density of the data, by the linear predictor and the coefficients without a gate
     n, m = graph.shape(design)[1], len(others)
     moved, of_gated = Depends(coefficients.variables), Depends(under_gates)
     of_prior = [t for t in prior if t in of_gated]
@@ -102,7 +102,7 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
     slope, weights = rebuild([slope, weights], nothing)
     slope, weights = rebuild([slope, weights], {}, opened)
 
-    # the priors, and what reads the coefficients without a gate alone
+    # the priors, and terms that read only coefficients without a gate
     left = [*rebuild(data, {predictor: nothing[predictor]}), *(t for t in prior if t not in of_gated)]
     own_slope, own = linear_and_precision(left if m else [], elements_of, m)
     linear, precision = separable_form(of_prior, coefficients)
@@ -124,20 +124,20 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
 
 
 def broadcast(v: Variable, shape: tuple[int, ...]) -> Variable:
-    """A variable whose type says its shape."""
+    """A variable broadcast to a shape that its type states."""
     return pt.specify_shape(pt.broadcast_to(v, shape) if v.type.shape != shape else v, shape)
 
 
 def as_output(predictor: Variable, node: Apply) -> Variable:
-    """The linear predictor (n,), in the shape of a product."""
+    """The linear predictor (n,), reshaped to the shape of a product."""
     column = node.outputs[0].type.shape[1] == 1
     return (predictor[:, None] if column else predictor[None, :]).astype(node.outputs[0].type.dtype)
 
 
 def product_with_matrix(terms: Sequence[Variable], products: Sequence[Product]):
-    """The one product of a matrix with all products with gates, the matrix (q, n), and the vector.
+    """The one product of a matrix with all gated products, the matrix (q, n), and the vector.
 
-    (None, None, None) where there is none.
+    The result is (None, None, None) if there is no such product.
     """
     if products:
         mixed, known = Depends([q.var for q in products]), OfNumbers()
@@ -155,14 +155,16 @@ def product_with_matrix(terms: Sequence[Variable], products: Sequence[Product]):
 
 
 def transposed(matrix: Variable) -> Variable:
-    """The transpose, of a constant in the order of its rows: a product with it reads these."""
+    """The transpose of a matrix; a constant is stored in the order of its new rows, which a product reads."""
     if isinstance(matrix, Constant):
         return pt.constant(np.ascontiguousarray(matrix.data.T))
     return matrix.T
 
 
 def arranged(vector: Variable, products: Sequence[Product], coefficients: Coefficients):
-    """Which coefficient each element of a vector is a multiple of, and of what; None where it is no such."""
+    """For each element of a vector the coefficient that it is a multiple of, and the factor; None if there is
+    none.
+    """
     graph = coefficients.graph
     fresh = {q.var: pt.tensor(shape=graph.shape(q.var), dtype=q.var.type.dtype) for q in products}
     (moved,) = rebuild([vector], dict(fresh))
@@ -190,7 +192,7 @@ def one_site_each(gates: Variable, graph: LogpGraph) -> bool:
 
 
 def of_others(coefficients: Coefficients, under_gates: Sequence[Variable]):
-    """[(coefficient, (start, stop))] of those without a gate, whose elements follow one another."""
+    """[(coefficient, (start, stop))], the consecutive elements of the coefficients without a gate."""
     start, found = 0, []
     for v in coefficients.variables:
         if v not in under_gates:
@@ -201,7 +203,7 @@ def of_others(coefficients: Coefficients, under_gates: Sequence[Variable]):
 
 
 def separable_form(terms: Sequence[Variable], coefficients: Coefficients) -> tuple[Variable, Variable]:
-    """h (p,) and D (p,) of terms that are sums of quadratic functions of single coefficients."""
+    """h (p,) and D (p,), for terms that are sums of quadratic functions of single coefficients."""
     p = coefficients.p
     vector, direction = (pt.tensor(name, shape=(p,), dtype="float64") for name in ("vector", "direction"))
     total = pt.add(pt.constant(0.0), *rebuild([t.sum() for t in terms], coefficients.of(vector)))

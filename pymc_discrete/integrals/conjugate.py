@@ -1,12 +1,13 @@
 r"""Finds conjugate parameters in the graph of a model, and writes the log density without them.
 
-A parameter array phi that the rest of the model reads as phi[z] only, z the labels of elements of discrete
-or observed variables, and whose prior is conjugate to how they read it, is integrated out:
+A parameter array phi is integrated out if the rest of the model reads it as phi[z] only, where z are labels
+of elements of discrete or observed variables, and if its prior is conjugate to the distributions of these
+variables:
 
 .. math:: \log p(z) = \log p(z, \phi_0) + \sum_k \log m_k(S_k)
 
-where m_k has the prior of label k, S_k are the sums of the sufficient statistics over its elements, and the
-first term, without the prior of phi, has the likelihoods at one fixed value of phi.
+where m_k has the prior of label k, S_k are the sums of the sufficient statistics over the elements with label
+k, and the first term, without the prior of phi, has the likelihoods at a fixed value phi_0.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -50,7 +51,7 @@ from pymc_discrete.structure.rebuild import rebuild, rewritten
 
 
 def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -> ConjugateParameter:
-    """A free variable of this shape as a conjugate parameter, for itself.
+    """A free variable of the given shape as a conjugate parameter that is integrated out separately.
 
     Raises
     ------
@@ -79,25 +80,25 @@ def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -
     reads = [read_of(c, c in model.free_RVs, rv, family, shape, random) for c in children]
     p = ConjugateParameter(str(model.rvs_to_values[rv].name), rv, family, shape, reads)
     if family is MULTIVARIATE_NORMAL_PRIOR:
-        Coordinates.of(p)  # refuses what has none
+        Coordinates.of(p)  # this raises an error for a variable without a family
     return p
 
 
 def reads_precision(child: Variable, family: Family) -> bool:
-    """Whether a variable with this distribution has a parameter of the family as its precision, if at all."""
+    """Whether a distribution has a parameter of the given family as a precision, if it can read it at all."""
     reading = family.likelihoods.get(type(child.owner.op))
     return reading is not None and reading.precision
 
 
 def left_to_nuts(names: Sequence[str]) -> str:
-    """Why a parameter that these continuous variables read is not integrated out."""
+    """The reason why a parameter that these continuous variables read is not integrated out."""
     return f"{shown(names)}, which {'reads' if len(names) == 1 else 'read'} it, NUTS moves"
 
 
 def means_given_precision(
     p: ConjugateParameter, found: Mapping[str, ConjugateParameter | str]
 ) -> list[ConjugateParameter]:
-    """The unknowns that read a parameter, means that can be integrated out before it, each for itself.
+    """The unknowns that read a parameter, all of which are means that can be integrated out before it.
 
     Raises
     ------
@@ -113,13 +114,13 @@ def means_given_precision(
 def mean_given_precision(
     read: Read, p: ConjugateParameter, found: Mapping[str, ConjugateParameter | str]
 ) -> ConjugateParameter:
-    """A mean that reads a precision, as a parameter that can be integrated out before it.
+    """A mean that reads a precision, as a parameter that can be integrated out before the precision.
 
     Parameters
     ----------
     read : how the mean reads the precision
     p : the precision
-    found : {name of a variable without a transform: what it is as a conjugate parameter}
+    found : {name of a variable without a transform: its `ConjugateParameter`}
 
     Raises
     ------
@@ -150,7 +151,7 @@ def read_of(
     shape: tuple[int, ...],
     random: Sequence[Variable],
 ) -> Read:
-    """How a variable reads a parameter.
+    """The `Read` of a parameter by a variable.
 
     Raises
     ------
@@ -165,7 +166,8 @@ def read_of(
     if rv in directly_read(others, random):
         raise Refusal(f"another parameter of {name} reads it, too")
     power = -reading.power if family.inverted else reading.power
-    bare = lambda node, inputs: inputs[:1] if isinstance(node.op, ViewOp) else None  # of a Deterministic
+    # the node is the view of a Deterministic
+    bare = lambda node, inputs: inputs[:1] if isinstance(node.op, ViewOp) else None
     (param,) = rebuild([params[reading.place]], {v: v for v in random}, bare)
     path, factor, offset = as_multiple(param, lambda v: rv in directly_read([v], random), power, name)
     if (factor is not None and not reading.scaled) or (offset is not None and not reading.shifted):
@@ -181,14 +183,14 @@ def read_of(
 
 
 def rows_read(path: Variable, rv: Variable, shape: tuple[int, ...], vectors: bool, name: str) -> Variable:
-    """(...) int, which row of a parameter each element of a tensor is, by the parameter's shape.
+    """(...) int, the row of a parameter that each element of a tensor is, given the parameter's shape.
 
-    Rows are counted along all axes of the parameter, but for the last one where that has `vectors`.
+    Rows are counted along all axes of the parameter, except the last axis if it has `vectors`.
 
     Raises
     ------
     Refusal
-        Where the tensor is anything but selected rows.
+        If the tensor is anything other than selected rows.
     """
     moved = Depends([rv])
     for node in toposort([path], blockers=[rv]):
@@ -204,7 +206,7 @@ def rows_read(path: Variable, rv: Variable, shape: tuple[int, ...], vectors: boo
             selects = isinstance(op, SpecifyShape)
         if not selects or any(i in moved for i in index):
             raise Refusal(f"{name} reads a function of it")
-    # the axis of vectors, which nothing selects from, has length 1 here
+    # the axis of vectors, from which nothing is selected, has length 1 here
     batch = (*shape[:-1], 1) if vectors else shape
     numbers = pt.constant(np.arange(int(np.prod(batch))).reshape(batch))
     as_it_is = lambda node, inputs: inputs[:1] if isinstance(node.op, SpecifyShape) else None
@@ -212,26 +214,29 @@ def rows_read(path: Variable, rv: Variable, shape: tuple[int, ...], vectors: boo
     return labels[..., 0] if vectors else labels
 
 
-# ---------------------------------------------------------------- the log density without them
+# ---------------------------------------------------------------- the log density without conjugate
+# parameters
 def without_conjugate(
     model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]
 ) -> tuple[list[Variable] | None, list[Conjugate]]:
-    """The terms of a log density with conjugate parameters integrated out, and the distributions of these.
+    """The terms of a log density with conjugate parameters integrated out, and the distributions of the
+    parameters.
 
     Parameters
     ----------
-    names : of value variables; those that are no conjugate parameters stay
+    names : the names of value variables; variables that are no conjugate parameters stay
     point : a point of the model, which determines all shapes
 
     Returns
     -------
-    terms : of the free variables, of the observed ones, of the potentials, or None where nothing has changed
-    conjugate : with graphs of the model's value variables
+    terms : the terms of the free variables, of the observed variables and of the potentials, or None if
+        nothing has changed
+    conjugate : the integrated parameters, with graphs of the model's value variables
 
     Raises
     ------
     ValueError
-        In single precision, and where two of them are read together.
+        In single precision, and if two of the parameters are read together.
     """
     if names:
         check_width(list(names))
@@ -259,15 +264,15 @@ def without_conjugate(
 def apart(
     model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]
 ) -> list[ConjugateParameter]:
-    """The conjugate parameters among some variables that can be integrated out, each for itself.
+    """The conjugate parameters among some variables that can each be integrated out separately.
 
-    Normal ones that unknown labels do not select, or that are added up with others, are left to the integral
-    over all of them together.
+    Normal parameters that unknown labels do not select, or that are added to others, are left to the joint
+    integral over all of them.
 
     Raises
     ------
     ValueError
-        Where two of them are read together, so that neither is conjugate when the other has no value.
+        If two of the parameters are read together, so that neither is conjugate while the other has no value.
     """
     found = conjugate_parameters(model, point) if names else {}
     parameters = {n: p for n, p in found.items() if n in names and isinstance(p, ConjugateParameter)}
@@ -299,8 +304,9 @@ def apart(
 def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]) -> list[str]:
     """Names of the conjugate parameters that are read at labels of a block, or by a variable of the block.
 
-    A precision whose means depend on these labels is among them only together with the means. A parameter
-    that another discrete unknown reads, such as missing counts, is not: it would tie all of these together.
+    A precision whose means depend on these labels is included only together with the means. A parameter that
+    another discrete unknown reads, such as missing counts, is left out: integrated out, it would tie all of
+    these unknowns together.
 
     Parameters
     ----------
@@ -311,7 +317,7 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
     moved, chosen, number = Depends(block), list[str](), 0
     found = conjugate_parameters(model, point)
     parameters = [p for p in found.values() if isinstance(p, ConjugateParameter)]
-    for p in parameters:  # a precision before the means that read it
+    for p in parameters:  # a precision comes before the means that read it
         beside = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset)]
         beside += [r.likelihood.params[0] for r in p.reads if r.reading.precision and r not in p.of_means]
         at_labels = any(r.rv in block or r.labels in moved for r in p.reads)
@@ -322,7 +328,7 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
         try:
             if len(apart(model, together, point)) > number:
                 chosen, number = together, number + 1
-        except ValueError:  # read together with one that is chosen
+        except ValueError:  # the parameter is read together with one that is chosen
             continue
     return [name for name in found if name in chosen]
 
@@ -330,7 +336,7 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
 def conjugate_parameters(
     model: pm.Model, point: Mapping[str, np.ndarray]
 ) -> dict[str, ConjugateParameter | str]:
-    """{name of a continuous value variable: what it is as a conjugate parameter, or why it is none}."""
+    """{name of a continuous value variable: its `ConjugateParameter`, or the reason why it is none}."""
     found: dict[str, ConjugateParameter | str] = {}
     for rv in model.free_RVs:
         value = model.rvs_to_values[rv]
@@ -355,12 +361,12 @@ def conjugate_parameters(
 def why_not_integrated(
     found: Mapping[str, ConjugateParameter | str], name: str, names: Collection[str]
 ) -> str | None:
-    """Why a variable is not integrated out for itself together with others, None where it is.
+    """The reason why a variable is not integrated out separately, together with others; None if it is.
 
     Parameters
     ----------
-    found : as `conjugate_parameters` returns it
-    names : what is integrated out
+    found : the result of `conjugate_parameters`
+    names : the names of the variables that are integrated out
     """
     p = found[name]
     if isinstance(p, str):
@@ -370,12 +376,12 @@ def why_not_integrated(
 
 
 def read_from(graph: LogpGraph, conjugate: Sequence[Conjugate], prefix: str) -> LogpGraph:
-    """The graph with the distributions of what was integrated out, as functions of the graph's inputs.
+    """The graph with the distributions of the integrated variables, as functions of the graph's inputs.
 
     Parameters
     ----------
-    conjugate : with graphs of a model's value variables
-    prefix : what the names of new numbers begin with
+    conjugate : the integrated parameters, with graphs of a model's value variables
+    prefix : the prefix of the names of new numbers
     """
     names = {c.name for c in conjugate}
     graph.others = [v for v in graph.others if v.name not in names]

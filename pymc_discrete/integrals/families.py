@@ -1,13 +1,14 @@
-r"""Conjugate families: a prior, the likelihoods that go with it, and their integrals.
+r"""Conjugate families: a prior, the likelihoods to which it is conjugate, and their integrals.
 
-A likelihood with a parameter :math:`\phi` is, up to what does not depend on it,
-:math:`\exp(\sum_j s_j(x) \eta_j(\phi))`, and so is the prior. The integral over :math:`\phi` depends on the
+A likelihood with a parameter :math:`\phi` is :math:`\exp(\sum_j s_j(x) \eta_j(\phi))`, up to factors that do
+not depend on :math:`\phi`, and the prior has the same form. The integral over :math:`\phi` depends on the
 data through the sums of the statistics s alone (Diaconis and Ylvisaker 1979).
 
 A family is one entry of `FAMILIES`. Its integrals are relative to the likelihood at a reference value of the
-parameter, a probability of 1/2, equal probabilities, a rate of 1, a mean of 0, and have its factor
-:math:`\exp(\sum_j s_j \eta_j)` only. The precision of a Normal variable is a rate: given its mean, half the
-square of its distance from it has, up to a constant factor, the density of a Gamma variable of shape 1/2.
+parameter, a probability of 1/2, equal probabilities, a rate of 1, a mean of 0, and have the factor
+:math:`\exp(\sum_j s_j \eta_j)` only. The precision of a Normal variable is a rate: given the mean, half the
+squared distance of the variable from the mean has, up to a constant factor, the density of a Gamma variable
+of shape 1/2.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,13 +34,14 @@ Statistics = Callable[["ConjugateLikelihood"], list[Any]]
 
 
 class ConjugateLikelihood(NamedTuple):
-    """A variable whose distribution reads a parameter of which each element reads one, or a multiple of it.
+    """A variable each element of whose distribution reads one element of a parameter, or a multiple of it.
 
     Attributes
     ----------
     x : the variable
-    params : of its distribution, that which reads the parameter among them
-    factor, offset : the distribution's parameter is (factor * phi + offset) ** power, power that of `Reading`
+    params : the parameters of its distribution, one of which reads the conjugate parameter
+    factor, offset : the distribution's parameter is (factor * phi + offset) ** power, with the power of
+        `Reading`
     """
 
     x: Any
@@ -50,14 +52,16 @@ class ConjugateLikelihood(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """How a distribution reads a conjugate parameter.
+    """The way in which a distribution reads a conjugate parameter.
 
     Attributes
     ----------
-    place : among the distribution's parameters
-    statistics : what each element adds to the sums
-    power : of the parameter that the distribution has there: -1 for the scale where the parameter is a rate
-    scaled, shifted : whether a multiple of the parameter may stand there, and one with something added
+    place : the index among the distribution's parameters
+    statistics : the numbers that each element adds to the sums of statistics
+    power : the power of the conjugate parameter that the distribution reads: -1 for a scale, if the parameter
+        is a rate
+    scaled, shifted : whether the distribution may read a multiple of the parameter, and a multiple with
+        something added
     precision : whether the parameter is the precision of a Normal variable, whose mean is the first parameter
     """
 
@@ -75,17 +79,21 @@ class Family:
 
     Attributes
     ----------
-    name : of the prior
-    priors : {Op of the prior: function of its parameters, which gives those of the family, or None}
-    likelihoods : {Op: how it reads the parameter}
+    name : the name of the prior
+    priors : {Op of the prior: function of its parameters, which returns the parameters of the family, or
+        None}
+    likelihoods : {Op: the `Reading` of its distribution}
     reference : (length of a vector) -> a value of the parameter
-    log_weights : (statistics, length of a vector) -> for each element, the logarithm of that factor there
-    transforms : of PyMC, under which the family's draws are made
+    log_weights : (statistics, length of a vector) -> for each element, the logarithm of the factor at the
+        reference value
+    transforms : PyMC's transforms under which the family's draws are made
     log_marginal : (prior, sums) -> the log of the integral for each label, a graph
     posterior : (prior, sums) -> parameters of the distribution given the data, graphs
-    draw : (key, *parameters) -> a draw under PyMC's transform, and log densities that add up to that of it
+    draw : (key, *parameters) -> a draw under PyMC's transform, and log densities that add up to the log
+        density of the draw
     vectors : whether a label has a vector, along the last axis of the parameter
-    inverted : whether the model's parameter is the inverse of the one that the other entries speak of
+    inverted : whether the model's parameter is the inverse of the parameter that the other attributes are
+        about
     """
 
     name: str
@@ -102,16 +110,18 @@ class Family:
 
 
 class Refusal(Exception):
-    """Says why a parameter cannot be integrated out, in words that follow "since" in a message."""
+    """The error that says why a parameter cannot be integrated out, in words that follow "since" in a
+    message.
+    """
 
 
 def known_value(v: Variable) -> np.ndarray | None:
-    """The value of what is computed from constants, None for other variables.
+    """The value of a tensor that is computed from constants; None for other variables.
 
     Raises
     ------
     NeedsValues
-        Where it is computed from numbers that programs take as arguments.
+        If the tensor is computed from numbers that programs take as arguments.
     """
     if any(not isinstance(i, Constant | Number) for i in graph_inputs([v])):
         return None
@@ -122,7 +132,7 @@ def known_value(v: Variable) -> np.ndarray | None:
 
 # ---------------------------------------------------------------- probabilities
 def uniform_as_beta(low: Any, high: Any) -> tuple[Any, ...] | None:
-    """The parameters of the Beta distribution that a uniform one is; None where it is none."""
+    """The parameters of a Beta distribution that is equal to a uniform one; None if there is none."""
     bounds = [known_value(v) for v in (low, high)]
     if any(b is None for b in bounds) or np.any(bounds[0] != 0) or np.any(bounds[1] != 1):
         return None
@@ -137,7 +147,7 @@ def beta_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
 
 def drawn_beta(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
     of_a, of_b = jax.random.split(key)
-    # the logarithms of two gamma variables, whose difference is the log odds, do not underflow
+    # the logarithms of the two gamma variables whose difference is the log odds do not underflow
     log_odds = log_gamma_draws(of_a, a) - log_gamma_draws(of_b, b)
     density = a * jax.nn.log_sigmoid(log_odds) + b * jax.nn.log_sigmoid(-log_odds)
     return log_odds, density - (gammaln(a) + gammaln(b) - gammaln(a + b))
@@ -163,7 +173,7 @@ BETA_PRIOR = Family(
 
 # ---------------------------------------------------------------- rates
 def precision_statistics(of: ConjugateLikelihood) -> list[Any]:
-    """One half, and half the square of the distance from the mean, in units of the parameter."""
+    """One half, and half of the squared distance from the mean, in units of the parameter."""
     return [pt.full_like(of.x, 0.5), 0.5 * of.factor * (of.x - of.params[0]) ** 2]
 
 
@@ -229,7 +239,7 @@ def normal_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
     (mean, sd), (precision, linear) = prior, sums
     own = 1 / sd**2
     both = own + precision
-    # the quadratic forms are written without the difference of two large ones
+    # the quadratic forms are written without the difference of two large numbers
     square = linear**2 + 2 * linear * own * mean - precision * own * mean**2
     return 0.5 * square / both - 0.5 * pt.log1p(precision * sd**2)
 
@@ -259,16 +269,16 @@ NORMAL_PRIOR = Family(
 
 
 def vectors_of_normals(key: Any, mean: Any, sd: Any, to_vectors: Any) -> tuple[Any, Any]:
-    """A draw of vectors, of which `to_vectors` makes the vectors of the model."""
+    """A draw of vectors in coordinates, from which `to_vectors` makes the vectors of the model."""
     coordinates, density = drawn_normal(key, mean, jnp.broadcast_to(sd, mean.shape))
-    # the volume changes by the determinant, for each vector, whose elements share it here
+    # the volume changes by the determinant for each vector; the elements of a vector share it here
     _, log_volume = jnp.linalg.slogdet(to_vectors)
     return coordinates @ to_vectors.T, density - log_volume / mean.shape[-1]
 
 
-# The parameters of its priors are a mean and a covariance matrix, or a column of variances. In coordinates in
-# which the covariances of prior and likelihood are diagonal, see `Coordinates`, the elements of a vector are
-# independent.
+# The parameters of the priors are a mean and a covariance matrix, or a column of variances. In coordinates in
+# which the covariances of the prior and the likelihood are diagonal, see `Coordinates`, the elements of a
+# vector are independent.
 MULTIVARIATE_NORMAL_PRIOR = Family(
     "multivariate normal",
     {
@@ -295,7 +305,7 @@ def drawn_dirichlet(key: Any, a: Any) -> tuple[Any, Any]:
 
 
 def counts_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
-    """What each category of each label adds to the integral."""
+    """The contribution of each category of each label to the integral."""
     (a,), (counts,) = prior, sums
     return pt.gammaln(a + counts) - pt.gammaln(a)
 
@@ -327,5 +337,5 @@ FAMILIES = (
 
 
 def family(name: str) -> Family:
-    """The family of this name."""
+    """The family with the given name."""
     return next(f for f in FAMILIES if f.name == name)

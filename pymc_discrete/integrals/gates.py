@@ -34,8 +34,8 @@ class Product(NamedTuple):
     Attributes
     ----------
     var : the tensor
-    places : an array of its shape, which of all coefficients each element is a multiple of
-    factor : a tensor of its shape, what the coefficients are multiplied by
+    places : an array of the same shape, the index of the coefficient that each element is a multiple of
+    factor : a tensor of the same shape, the factors of the coefficients
     """
 
     var: Variable
@@ -46,7 +46,9 @@ class Product(NamedTuple):
 def gated_products(
     terms: Sequence[Variable], coefficients: Sequence[Variable], discrete: Depends, graph: LogpGraph
 ) -> list[Product]:
-    """The products of coefficients with functions of discrete sites, where the terms first mix the two."""
+    """The products of coefficients with functions of discrete sites, at the places where terms first mix the
+    two.
+    """
     moved = Depends(coefficients)
     found = []
     for node in toposort(terms):
@@ -58,9 +60,9 @@ def gated_products(
 
 
 def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends) -> list[Variable]:
-    """Terms in which coefficients are multiplied by functions of sites before anything else.
+    """Terms in which coefficients are multiplied by functions of sites before any other operation.
 
-    A product of the same coefficients and functions is one variable, wherever it is read.
+    Products of the same coefficients and functions become one variable.
     """
     made: dict[tuple[Variable, ...], Variable] = {}
 
@@ -81,7 +83,7 @@ def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends)
 def as_product(
     node: Apply, coefficients: Sequence[Variable], moved: Depends, graph: LogpGraph
 ) -> Product | None:
-    """The output of a node as a product, or None where it is none."""
+    """The output of a node as a `Product`; None if it is none."""
     if not isinstance(node.op, Elemwise) or len(node.outputs) > 1:
         return None
     own = [n for n, i in enumerate(node.inputs) if i in moved]
@@ -121,9 +123,10 @@ def is_separable(term: Variable, coefficients: Sequence[Variable], moved: Depend
 
 
 def places(var: Variable, coefficients: Sequence[Variable], graph: LogpGraph) -> np.ndarray | None:
-    """Which of all coefficients each element of a tensor is; None where it is computed from them.
+    """The index of the coefficient that each element of a tensor is; None if elements are computed from
+    coefficients.
 
-    The elements of several coefficients are counted one after another.
+    The elements of several coefficient variables are indexed one after another.
     """
     nodes = toposort([var], blockers=coefficients)
     if numbers_in([var]) or not all(isinstance(node.op, MOVING_OPS) for node in nodes):

@@ -18,15 +18,16 @@ from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_discrete.runtime.jax_settings import is_traced
 
-SMALLEST_SYSTEM, SYSTEM_RATIO = 16, 4  # sizes of the systems of equations that are solved: 16, 64, 256, ...
+# the sizes of systems of equations for which programs are made: 16, 64, 256, ...
+SMALLEST_SYSTEM, SYSTEM_RATIO = 16, 4
 
 
 class GaussianIntegral(Op):
     """The logarithm of a Gaussian integral, and the mean and covariance of the distribution.
 
     The inputs are the precision matrix A (p, p), the linear term b (p,), and `coupled` (p,) bool, which is
-    False where A has nothing but its diagonal. All outputs are nan where A is not positive definite: the
-    integral does not exist.
+    False for the rows of A that are 0 off the diagonal. All outputs are nan if A is not positive definite, so
+    that the integral does not exist.
     """
 
     __props__ = ()
@@ -47,7 +48,7 @@ class GaussianIntegral(Op):
         p, dtype = len(linear), precision.dtype
         try:
             factor = scipy.linalg.cholesky(precision, lower=True)
-        except (np.linalg.LinAlgError, ValueError):  # not positive definite, or not finite
+        except (np.linalg.LinAlgError, ValueError):  # A is not positive definite, or not finite
             found = [np.array(np.nan), np.full(p, np.nan), np.full((p, p), np.nan)]
         else:
             covariance = scipy.linalg.cho_solve((factor, True), np.eye(p))
@@ -69,7 +70,7 @@ class GaussianIntegral(Op):
 
 
 def gaussian_integral(precision, linear, coupled):
-    """The logarithm of a Gaussian integral, a scalar of PyTensor."""
+    """The logarithm of a Gaussian integral, a PyTensor scalar."""
     return GaussianIntegral()(precision, linear, coupled)[0]
 
 
@@ -134,13 +135,14 @@ def gaussian_draw(normals, precision, linear, coupled):
 
 
 def on_coupled(solve: Callable, precision, linear, coupled):
-    """The result of a function of the coupled coefficients alone, in the smallest size that holds them.
+    """The result of a function of the coupled coefficients alone, in the smallest of the sizes that fits
+    them.
 
     Parameters
     ----------
     solve : (A (m, m), b (m,), places (m,) int) -> arrays whose shapes do not depend on m
-        Where there are fewer than m coupled coefficients, the rest of A is the identity and of b 0, and their
-        places are p.
+        If there are fewer than m coupled coefficients, the rest of A is the identity, the rest of b is 0, and
+        the rest of `places` is p.
     """
     precision, linear, coupled = map(jnp.asarray, (precision, linear, coupled))
     p = linear.shape[0]

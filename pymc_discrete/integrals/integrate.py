@@ -4,8 +4,8 @@ Coefficients beta whose log density, given all else, is a quadratic form are int
 
     log p(z) = log p(z, beta = 0) + log of the integral of exp(-beta' A(z) beta / 2 + b(z)' beta)
 
-The terms of the log density stay, at beta = 0, and one term is added. That the form is quadratic is read off
-the graph (`degree_after`) and never guessed from values.
+The terms of the log density stay, evaluated at beta = 0, and one term is added. Whether the form is quadratic
+is read off the graph (`degree_after`) and never guessed from values.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from pymc_discrete.structure.rebuild import rebuild, rewritten
 
 
 class QuadraticDegree(Analysis[float]):
-    """The degree of tensors as polynomials in given variables; inf where it is not known."""
+    """The degree of tensors as polynomials in given variables; inf where the degree is not known."""
 
     def __init__(self, variables: Sequence[Variable]):
         super().__init__(dict.fromkeys(variables, 1))
@@ -63,7 +63,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     Raises
     ------
     ValueError
-        For a variable in which the log density is no quadratic form, with the term and the Op.
+        For a variable in which the log density is no quadratic form; the message names the term and the Op.
     """
     coefficients = Coefficients([v for name in names for v in graph.others if v.name == name], graph)
     named = [*graph.terms, *graph.untouched]
@@ -73,7 +73,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     terms = [t for _, t in quadratic]
     columns = form_by_columns(terms, coefficients)
     gates = None if columns else gates_of(terms, coefficients)
-    parts: list[Variable] = []  # what the integral is computed from
+    parts: list[Variable] = []  # the tensors from which the integral is computed
     if columns:
         parts, value = columns.form, columns_integral(*columns.form)
     else:
@@ -90,7 +90,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     zeros = coefficients.of(float_constant(np.zeros(coefficients.p)))
     outputs = [*rewritten(rebuild([t for _, t in named], zeros)), value]
 
-    # the graph with new terms and inputs, among them `parts`
+    # the graph with the new terms and inputs, which include `parts`
     new = dataclasses.replace(
         graph,
         others=[v for v in graph.others if v not in coefficients.variables],
@@ -107,7 +107,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     new.untouched = [(name, t) for name, t in labelled if not graph.depends(t)]
     shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
     if columns:
-        new.forget_numbers([*outputs, *parts])  # the data in the order of rows
+        new.forget_numbers([*outputs, *parts])  # the sum over the data is computed in the order of rows
         new.integral = Integral(shapes, None, None, None, None, columns._replace(form=parts))
     else:
         precision, linear, coupled, *parts = parts
@@ -132,8 +132,8 @@ def check_width(names: Sequence[str]) -> None:
 def quadratic_in(graph: LogpGraph, model: pm.Model) -> list[str]:
     """Names of continuous variables without a transform in which, together, the log density is quadratic.
 
-    Only those that enter a term that depends on the block; of several that cannot be integrated out together,
-    the first.
+    Only variables in a term that depends on the block are included; of several that cannot be integrated out
+    together, the first is taken.
     """
     plain = {
         str(value.name)
@@ -175,7 +175,7 @@ def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Va
 
 
 def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | None:
-    """The quadratic form as one whose coefficients gates multiply, or None where it is no such form.
+    """The quadratic form with gates that multiply coefficients; None if there is no such form.
 
     Discrete sites must enter as factors of single coefficients only (`X @ (gamma * beta)`), and the priors of
     these coefficients must be independent of one another and of the other coefficients.
@@ -193,7 +193,7 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
     def effective(vector: Variable) -> dict[Variable, Variable]:
         return {q.var: elements(vector, q.places) for q in products}
 
-    # Apart from products with gates, the terms of the data may read only coefficients that have no gate.
+    # Outside of products with gates, the terms of the data may read only coefficients that have no gate.
     left = rebuild(data, effective(float_constant(np.zeros(p))))
     under_gates = Depends([v for v in coefficients.variables if gated[coefficients.places(v)].any()])
     moved = Depends(coefficients.variables)
@@ -213,7 +213,7 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
 
 
 def elements(vector: Variable, index: np.ndarray) -> Variable:
-    """The elements of a vector at these places, in the shape of the index."""
+    """The elements of a vector at the given indices, in the shape of the index."""
     flat = index.ravel()
     if np.array_equal(flat, np.arange(flat[0], flat[0] + len(flat))):
         return vector[flat[0] : flat[0] + len(flat)].reshape(index.shape)

@@ -1,4 +1,5 @@
-"""Coefficients that are integrated out while others move: whether their integral exists, and their draws."""
+"""Variables that are integrated out while others move: a check that their integral exists, and
+their draws."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -26,10 +27,10 @@ from pymc_discrete.structure.logp_graph import Columns, Conjugate, Integral
 
 
 class IntegratedOut(Protocol):
-    """What is integrated out of a log density while others move, given all else."""
+    """Variables that are integrated out of a log density while others move, given all else."""
 
     def check(self, values: Sequence[Any]) -> None:
-        """Refuse an integral that does not exist, or would not with other gates.
+        """Refuse an integral that does not exist, or would not exist for other gates.
 
         Raises
         ------
@@ -41,17 +42,17 @@ class IntegratedOut(Protocol):
 
         Parameters
         ----------
-        values : of the inputs of the graphs
+        values : the values of the inputs of the graphs
         """
 
 
 class ConjugateParameters:
-    """Parameters that were integrated out each in closed form, see `IntegratedOut`.
+    """Parameters that were each integrated out in closed form, see `IntegratedOut`.
 
     Parameters
     ----------
-    conjugate : list of Conjugate, each after those that it is given
-    inputs : of its graphs
+    conjugate : list of Conjugate, each after the ones in its `given`
+    inputs : the inputs of the graphs
     """
 
     def __init__(self, conjugate: Sequence[Conjugate], inputs: Sequence[Variable]):
@@ -59,7 +60,7 @@ class ConjugateParameters:
         self._posteriors = [jaxify([*inputs, *c.given], c.posterior) for c in conjugate]
 
     def check(self, values: Sequence[Any]) -> None:
-        """Nothing to refuse: with a proper prior there is a proper distribution."""
+        """Nothing is refused: with a proper prior there is a proper distribution."""
 
     def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
         drawn, logdensity = dict[str, Any](), jnp.zeros(())
@@ -77,7 +78,7 @@ class JointCoefficients:
     Parameters
     ----------
     integral : Integral
-    inputs : of its graphs
+    inputs : the inputs of the graphs
     """
 
     def __init__(self, integral: Integral, inputs: Sequence[Variable]):
@@ -94,13 +95,13 @@ class JointCoefficients:
         return jaxify(self._inputs, [self._integral.gates.prior_precision])
 
     def check(self, values: Sequence[Any]) -> None:
-        """Refuse an integral that does not exist, or would not with other gates.
+        """Refuse an integral that does not exist, or would not exist for other gates.
 
         Raises
         ------
         pymc.exceptions.SamplingError
         """
-        # one program: without it JAX would compile each operation
+        # this is one program, since otherwise JAX would compile each operation
         precision, *_ = map(np.asarray, jitted(self._quadratic_form, SELDOM)(*values))
         why = "the prior and the data leave some direction open"
         improper = bool((np.linalg.eigvalsh(precision) <= 0).any())
@@ -125,7 +126,7 @@ class ColumnCoefficients:
     Parameters
     ----------
     integral : Integral, with columns
-    inputs : of its graphs
+    inputs : the inputs of the graphs
     """
 
     def __init__(self, integral: Integral, inputs: Sequence[Variable]):
@@ -142,7 +143,7 @@ class ColumnCoefficients:
         return jaxify(self._inputs, [form.weights, form.own, form.precision])
 
     def check(self, values: Sequence[Any]) -> None:
-        """Refuse an integral that does not exist, or would not with other gates.
+        """Refuse an integral that does not exist, or would not exist for other gates.
 
         Raises
         ------
@@ -163,12 +164,12 @@ class ColumnCoefficients:
 
 
 def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
-    """A draw of the coefficients with a gate (p,), of those without (m,), and its log density () in nats.
+    """A draw of the coefficients with a gate (p,), of the others (m,), and its log density () in nats.
 
-    An inactive coefficient is a draw of its prior. The others, with precision matrix Q and linear term b, are
-    Q^-1 (b + e), where e has the covariance Q: that of independent normal numbers, each times the root of a
-    summand of Q. (Bhattacharya, Chakraborty and Mallick 2016, Fast sampling with Gaussian scale mixture
-    priors in high-dimensional regression.)
+    An inactive coefficient is a draw of its prior. The active coefficients, with precision matrix Q and
+    linear term b, are Q^-1 (b + e), where e has the covariance Q: e is a sum of independent normal vectors,
+    each times the root of a summand of Q. (Bhattacharya, Chakraborty and Mallick 2016, Fast sampling with
+    Gaussian scale mixture priors in high-dimensional regression.)
     """
     (p, n), m = form.columns.shape, len(form.own_slope)
     of_prior, of_data, of_others = (
@@ -178,7 +179,8 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
     predictor, value = predictor_and_value(form, rest)
     gates, prior = jnp.where(active, form.gates, 1.0), prior_variances(form)
 
-    # e by the predictor, by the coefficients without a gate, and by the prior of the others
+    # the parts of e from the predictor, from the coefficients without a gate, and from the priors of the
+    # others
     roots = jnp.sqrt(form.weights)
     e, own = roots * of_data, jnp.zeros(0)
     slope = form.slope + e
@@ -191,7 +193,7 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
     linear = jnp.where(active, linear, 0.0)
 
     def along_active(vector):
-        """(p,), the active columns times a vector (n,)."""
+        """(p,), the products of the active columns with a vector (n,)."""
 
         def step(index, first, found):
             return found.at[index].set(elements_or(form.columns, index, 0.0) @ vector, mode="drop")
@@ -199,7 +201,9 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
         return over_active(active, step, jnp.zeros(p))
 
     def solved(right):
-        """(p,), the active coefficients times their gates, of equations with this right side."""
+        """(p,), the active coefficients times their gates: the solution of the equations with this right
+        side.
+        """
         scaled = prior * right
         seen = rest.times(predictor.left(sum_of_columns(form, scaled)[None], rest))[0]
         return scaled - prior * along_active(seen)
@@ -207,7 +211,7 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
     right = along_active(slope) + linear
     gamma = solved(right)
     precision = jnp.where(active, 1 / jnp.where(active, prior, 1.0), 0.0)
-    # once more, for what rounding left
+    # a second solution corrects rounding errors of the first one
     missing = right - precision * gamma - along_active(rest.times(sum_of_columns(form, gamma)[None])[0])
     gamma = gamma + solved(jnp.where(active, missing, 0.0))
     beta = jnp.where(
@@ -220,20 +224,20 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
 
 
 def joint_logdensity(form: PredictorForm, beta, a, eta):
-    """() nats, the quadratic form at coefficients, with the linear predictor that they have."""
+    """() nats, the quadratic form at some coefficients and the linear predictor that belongs to them."""
     of_data = -0.5 * form.weights @ eta**2 + form.slope @ eta - eta @ form.cross @ a
     of_others = -0.5 * a @ form.own @ a + form.own_slope @ a
     return of_data + of_others + (form.linear * beta - 0.5 * form.precision * beta**2).sum()
 
 
 def in_one_vector(beta, a, columns: Columns):
-    """(p + m,), the coefficients with and without a gate in their order."""
+    """(p + m,), the coefficients with and without a gate, in the order of all coefficients."""
     vector = jnp.zeros(len(columns.places) + len(columns.others))
     return vector.at[columns.places].set(beta).at[columns.others].set(a)
 
 
 def elements_by_name(vector, integral: Integral) -> dict[str, Any]:
-    """{coefficient: its elements of a vector}"""
+    """{coefficient: its elements}, from a vector with the elements of all coefficients."""
     drawn, start = {}, 0
     for name, shape in integral.shapes.items():
         size = int(np.prod(shape))

@@ -5,15 +5,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# JAX's own draws take some 1.5 microseconds each, since it starts a generator for every element; these take a
-# third.
+# JAX's own draws take about 1.5 microseconds each, since JAX starts a generator for every element; these
+# draws take a third of the time.
 
 
 def log_gamma_draws(key: Any, shape: Any):
     """The logarithms of independent gamma variables of these shape parameters, with scale 1.
 
-    All elements are proposed again until each has been accepted (Marsaglia and Tsang 2000), and the first
-    proposal that is accepted is kept. Of a shape a below 1, it is U^(1/a) times a variable of shape a + 1.
+    Proposals are made for all elements until each element has accepted one (Marsaglia and Tsang 2000); the
+    first accepted proposal is kept. A variable of shape a below 1 is U^(1/a) times a variable of shape a + 1.
     """
     of_boost, key = jax.random.split(key)
     d = jnp.where(shape < 1, shape + 1, shape) - 1 / 3

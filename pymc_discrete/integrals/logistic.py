@@ -9,8 +9,8 @@ A likelihood of log odds :math:`\eta` with a successes in b trials is, with :mat
 
 and given all else :math:`\omega \sim PG(b, \eta)`.
 
-Fewer trials than one, as of a negative binomial count of 0 whose size is below 1, become more than one by a
-further success s, which is 1 with probability :math:`e^\eta / (1 + e^\eta)` and else 0:
+A number b of trials below 1, as for a negative binomial count of 0 whose size is below 1, is raised above 1
+by a further success s, which is 1 with probability :math:`e^\eta / (1 + e^\eta)` and else 0:
 
 .. math:: (1 + e^\eta)^{-b} = \sum_{s = 0}^1 \frac{e^{s \eta}}{(1 + e^\eta)^{b + 1}}
 """
@@ -35,7 +35,7 @@ from pymc_discrete.integrals.polya_gamma import LARGE_SHAPE, random_polyagamma
 from pymc_discrete.model.support import known
 from pymc_discrete.structure.rebuild import rebuild
 
-# what only arranges or selects elements, of its first input
+# Ops that only arrange or select elements of their first input
 ARRANGES = (DimShuffle, Subtensor, AdvancedSubtensor, Reshape, SpecifyShape)
 LOG_ODDS, TRIALS = "log odds", "trials"
 PRECISION, SUCCESSES = "Polya-Gamma variables", "further successes"
@@ -56,12 +56,12 @@ class Trials(NamedTuple):
 
 
 class LogisticForm(NamedTuple):
-    """How a distribution is a logistic likelihood.
+    """The way in which a distribution is a logistic likelihood.
 
     Attributes
     ----------
-    place : of the probability among the distribution's parameters
-    of_failure : whether it is that of a failure
+    place : the index of the probability among the distribution's parameters
+    of_failure : whether it is the probability of a failure
     trials : (data, *parameters) -> Trials
     """
 
@@ -81,7 +81,7 @@ LOGISTIC_FORMS: dict[type[Op], LogisticForm] = {
 
 
 class Logistic:
-    """How likelihoods of log odds are quadratic forms: an `Augmentation` (integrals/augmented.py)."""
+    """Logistic likelihoods as quadratic forms: an `Augmentation` (integrals/augmented.py)."""
 
     called = PRECISION
 
@@ -96,7 +96,7 @@ class Logistic:
         return found
 
     def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
-        """What numbers of trials are computed from."""
+        """The tensors from which the numbers of trials are computed."""
         return [p for n, p in enumerate(params) if n != LOGISTIC_FORMS[type(op)].place]
 
     def form(
@@ -107,7 +107,7 @@ class Logistic:
         predictor: Variable,
         further: Callable[[str, np.ndarray], Variable],
     ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-        """As `Augmentation.form`; the facts are those of `bounds_of_trials`."""
+        """As `Augmentation.form`; the facts are the result of `bounds_of_trials`."""
         of_data = LOGISTIC_FORMS[type(op)].trials(data, *params)
         trials = pt.broadcast_to(of_data.trials, data.shape)
         number, shape = known(trials), tuple(map(int, data.shape.eval()))
@@ -120,7 +120,9 @@ class Logistic:
         return form, {LOG_ODDS: predictor, TRIALS: trials}, bounds
 
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-        """Draw the Polya-Gamma variables, and what further successes add to successes - trials / 2."""
+        """Draw the Polya-Gamma variables, and the numbers that further successes add to successes - trials /
+        2.
+        """
         log_odds, trials, (least, most) = values[LOG_ODDS], values[TRIALS], facts
         key, key_more = jax.random.split(key)
         few = trials < 1
@@ -136,19 +138,20 @@ LOGISTIC = Logistic()
 def bounds_of_trials(number: np.ndarray | None) -> tuple[float, float]:
     """Bounds of numbers of trials, None for unknown ones.
 
-    They are as wide as what is compiled allows, so that other data seldom need another program.
+    The bounds are as wide as the compiled program allows, so that other data seldom need another program.
     """
     if number is None or not number.size:
         return 0.0, np.inf
     least = 0.0 if number.min() < 1 else 1.0
     if number.max() <= 1:
         return least, 1.0
-    # fewer trials than one become one more
+    # numbers of trials below 1 are raised by 1
     return least, LARGE_SHAPE - 1 if number.max() <= LARGE_SHAPE - 1 else np.inf
 
 
 def log_of_product(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """The logarithm of a product with an exponential, such as exp(eta) times an exposure, as a sum."""
+    """The logarithm of a product with an exponential, such as exp(eta) times an exposure, written
+    as a sum."""
     if not is_scalar_op(node, Log) or not is_scalar_op(inputs[0].owner, Mul):
         return None
     factors = inputs[0].owner.inputs
@@ -163,7 +166,7 @@ def is_scalar_op(node: Apply | None, kind: type) -> bool:
 
 
 def logit(p: Variable) -> Variable | None:
-    """The log odds of a probability that is the sigmoid of something, None for any other."""
+    """The log odds of a probability that is the sigmoid of a tensor; None for any other probability."""
     node = p.owner
     if node is None:
         return None

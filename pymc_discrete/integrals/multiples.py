@@ -1,6 +1,5 @@
-"""What is computed of a parameter as a multiple of it, or a power of that: a scale of a rate, a standard
-deviation of a precision.
-"""
+"""Tensors that are a multiple of a parameter, or a power of one, such as a standard deviation of a
+precision."""
 
 from collections.abc import Callable
 
@@ -18,14 +17,14 @@ Varies = Callable[[Variable], bool]  # whether a variable depends on the paramet
 def as_multiple(
     v: Variable, moves: Varies, power: float, name: str
 ) -> tuple[Variable, Variable | None, Variable | None]:
-    """(elements of a parameter, factor, offset), the latter None for 1 and 0.
+    """(elements of a parameter, factor, offset), where factor None stands for 1 and offset None for 0.
 
-    A tensor is (factor * elements + offset) ** power.
+    The tensor is (factor * elements + offset) ** power.
 
     Parameters
     ----------
-    power : 1, -1, or, of a positive parameter, 1/2 or -1/2
-    name : of the variable that reads the parameter, for the message
+    power : 1, -1, or, for a positive parameter, 1/2 or -1/2
+    name : the name of the variable that reads the parameter, for the message
 
     Raises
     ------
@@ -55,9 +54,10 @@ def as_multiple(
 
 
 def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | None] | None:
-    """(inside, exponent, factor): a tensor is factor * inside ** exponent, and `inside` alone moves.
+    """(inside, exponent, factor): the tensor is factor * inside ** exponent, and only `inside` depends on the
+    parameter.
 
-    The factor is None for 1. None where the tensor is computed otherwise.
+    A factor None stands for 1. The result is None if the tensor is computed in another way.
     """
     if not is_elementwise(v):
         return None
@@ -69,7 +69,7 @@ def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | No
         return None
     (inside,) = moving
     match scalar:
-        case Second() if inside is inputs[1]:  # which is broadcast to the shape of another tensor
+        case Second() if inside is inputs[1]:  # the factor is broadcast to the shape of another tensor
             return inside, 1.0, None
         case Reciprocal():
             return inside, -1.0, None
@@ -86,7 +86,8 @@ def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | No
 
 
 def power_with_sign(*factors: Variable) -> tuple[Variable, float, Variable | None] | None:
-    """As `as_power`, of abs(v) ** exponent * sign(v), as PyMC writes the scale of a precision v."""
+    """As `as_power`, for abs(v) ** exponent * sign(v), which is how PyMC writes the scale of a
+    precision v."""
     for power, sign in (factors, factors[::-1]):
         scalar_ops = [w.owner.op.scalar_op if is_elementwise(w) else None for w in (power, sign)]
         if not (isinstance(scalar_ops[0], Pow) and isinstance(scalar_ops[1], Sign)):
@@ -101,13 +102,15 @@ def power_with_sign(*factors: Variable) -> tuple[Variable, float, Variable | Non
 
 
 def known_number(v: Variable) -> float | None:
-    """The number that a tensor of one element is computed to from constants, None for other tensors."""
+    """The value of a tensor of one element that is computed from constants; None for other tensors."""
     value = known_value(v)
     return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
 
 def as_sum(v: Variable, moves: Varies) -> tuple[Variable, Variable] | None:
-    """(inside, added): a tensor is their sum, of which `inside` moves alone. None where it is no such sum."""
+    """(inside, added): the tensor is their sum, and only `inside` depends on the parameter; None if it is no
+    such sum.
+    """
     if not is_elementwise(v):
         return None
     scalar, inputs = v.owner.op.scalar_op, v.owner.inputs
@@ -120,10 +123,10 @@ def as_sum(v: Variable, moves: Varies) -> tuple[Variable, Variable] | None:
 
 
 def selected_first(v: Variable, moves: Varies) -> Variable | None:
-    """Elements selected of what is computed element by element, computed of selected elements.
+    """A selection from elementwise functions, written as elementwise functions of selections.
 
-    None where they are no such selection, and where tensors of several shapes, other than single numbers, are
-    computed together.
+    None if the tensor is no such selection, or if the functions combine tensors of several shapes other than
+    single numbers.
     """
     node = v.owner
     if node is None or not isinstance(node.op, DimShuffle | Subtensor | AdvancedSubtensor):
@@ -139,9 +142,9 @@ def selected_first(v: Variable, moves: Varies) -> Variable | None:
 
 
 def selected_of(v: Variable, node: Apply) -> Variable | None:
-    """What a node, which selects of its first input, would select of a tensor of that shape.
+    """The selection that a node makes from its first input, made from another tensor of the same shape.
 
-    None for a tensor of another shape that is not one number.
+    None for a tensor of another shape, unless it is a single number.
     """
     if v.type.broadcastable == node.inputs[0].type.broadcastable:
         return node.op.make_node(v, *node.inputs[1:]).outputs[0]
@@ -155,7 +158,7 @@ def to_power(v: Variable, power: float) -> Variable:
 
 
 def product_with(factor: Variable | None, *more: Variable) -> Variable:
-    """A product, of which None is no factor."""
+    """The product of two tensors, where None stands for the factor 1."""
     factors = [*more] if factor is None else [factor, *more]
     return pt.mul(*factors) if len(factors) > 1 else factors[0]
 

@@ -1,7 +1,7 @@
 r"""The integrals over conjugate parameters of labels, as graphs.
 
-What an integral depends on is, for each label, the sums of the statistics of the elements that read the
-parameter there. They are vectors with an entry for each label, so that a move changes two entries.
+An integral depends, for each label, on the sums of the statistics of the elements that read the parameter at
+this label. The sums are vectors with one element for each label, so that a move changes two elements.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ from pymc_discrete.structure.analysis import Depends
 
 @dataclass
 class Read:
-    """One variable that reads a parameter.
+    """A variable that reads a parameter.
 
     Attributes
     ----------
-    rv : that variable
-    unknown : whether it is an unknown of the model, and no data
-    labels : (...) int, which row of the parameter each of its elements reads
-    likelihood, reading : how
+    rv : the variable
+    unknown : whether the variable is an unknown of the model, and no data
+    labels : (...) int, the row of the parameter that each of its elements reads
+    likelihood, reading : the way in which it reads the parameter
     """
 
     rv: Variable
@@ -51,12 +51,12 @@ class ConjugateParameter:
 
     Attributes
     ----------
-    name : of its value variable
+    name : the name of its value variable
     rv : its random variable
     family : Family
-    shape : of the variable
-    reads : by what it is read
-    means : of a precision, the Normal parameters that read it, too, which are integrated out before it
+    shape : the shape of the variable
+    reads : the `Read`s of the parameter
+    means : for a precision, the Normal parameters that also read it, and are integrated out before it
     """
 
     name: str
@@ -78,26 +78,26 @@ class ConjugateParameter:
 
     @property
     def length(self) -> int:
-        """The length of the vector that the parameter has for each label; 1 where it has a number."""
+        """The length of the vector that the parameter has for each label; 1 if it has a number."""
         return self.shape[-1] if self.family.vectors else 1
 
     @property
     def of_means(self) -> list[Read]:
-        """The reads of its means, and by these."""
+        """The reads of the means, and the reads by the means."""
         means = {m.rv for m in self.means} | {r.rv for m in self.means for r in m.reads}
         return [r for r in self.reads if r.rv in means]
 
 
 def prior_of(rv: Variable, family: Family) -> tuple[Any, ...] | None:
-    """The parameters of a prior, as the family has them."""
+    """The parameters of a prior, in the form of its family."""
     return family.priors[type(rv.owner.op)](*rv.owner.op.dist_params(rv.owner))
 
 
-# ---------------------------------------------------------------- the likelihoods without their factors
+# ---------------------------------------------------------------- likelihoods at the reference value
 def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: Depends) -> Variable:
-    """What a likelihood has besides the factor that depends on the parameter.
+    """The part of a likelihood that is not in the factor that depends on the parameter.
 
-    That is its log density at a reference value, less the logarithm of that factor there.
+    It is the log density at a reference value, less the logarithm of the factor at this value.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: D
     """
     node, reading, of = read.rv.owner, read.reading, read.likelihood
     if reading.precision:
-        # the factor is 1 where the mean is the observation itself, and no two large numbers are subtracted
+        # the factor is 1 if the mean is the observation itself, and then no two large numbers are subtracted
         of = of._replace(params=[read.rv, *of.params[1:]])
     reference = p.family.reference(p.length)
     if p.family is MULTIVARIATE_NORMAL_PRIOR:
@@ -116,7 +116,7 @@ def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: D
     factor, *params = model.replace_rvs_by_values([p.family.log_weights(statistics, p.length), *params])
     _, rv = node.op(*params, rng=node.op.rng_param(node), return_next_rng=True)
     logp = pm.logp(rv, model.rvs_to_values[read.rv], warn_rvs=False)
-    # of a vector the log density is one number
+    # the log density of a vector is one number
     return logp - (factor.sum(-1) if factor.type.ndim > logp.type.ndim else factor)
 
 
@@ -126,7 +126,7 @@ def integral_over(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
 
     Parameters
     ----------
-    discrete : what depends on the discrete variables of the model
+    discrete : the tensors that depend on the discrete variables of the model
     """
     if p.means:
         return integral_over_precisions(p, discrete)
@@ -136,18 +136,18 @@ def integral_over(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
 
 
 def integral_over_numbers(p: ConjugateParameter) -> list[Variable]:
-    """`integral_over` a parameter of which each label has a number."""
+    """The result of `integral_over` for a parameter with a number for each label."""
     prior = prior_by_label(p)
     sums = sums_of_reads(p.reads, [r.reading.statistics(r.likelihood) for r in p.reads], p.rows)
     return [p.family.log_marginal(prior, sums).sum(), *p.family.posterior(prior, sums)]
 
 
 def integral_over_precisions(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
-    """`integral_over` precisions, and over the means that are integrated out before them.
+    """The result of `integral_over` for precisions, and for the means that are integrated out before them.
 
-    A mean whose prior and whose observations have precisions that are known multiples of the same unknown
-    one leaves, when it is integrated out, a power of that one and an exponential function of it: what a Gamma
-    distribution takes up.
+    Suppose that the prior and the observations of a mean have precisions that are known multiples of the same
+    unknown precision. Integrating the mean out leaves a power of the unknown precision and an exponential
+    function of it, to which a Gamma prior is conjugate.
     """
     prior, of_means = prior_by_label(p), p.of_means
     others = [r for r in p.reads if r not in of_means]
@@ -163,23 +163,24 @@ def integral_over_precisions(p: ConjugateParameter, discrete: Depends) -> list[V
 
 
 def left_by_mean(p: ConjugateParameter, mean: ConjugateParameter, discrete: Depends) -> list[Variable]:
-    r"""What a mean leaves when it is integrated out, given the precision, for each label of the mean.
+    r"""The factor that remains, for each label of a mean, after the mean is integrated out given the
+    precision.
 
     With the prior's precision :math:`c \tau` and mean m, and observations y of factors f and precisions
-    :math:`d \tau`, let :math:`P = \sum d f^2`, :math:`L = \sum d f y`. The integral over the mean is, besides
-    what has no unknown,
+    :math:`d \tau`, let :math:`P = \sum d f^2`, :math:`L = \sum d f y`. The integral over the mean is, up to
+    factors without unknowns,
 
     .. math::
         \tau^{n / 2} (1 + P / c)^{-1/2} \exp\Bigl(-\frac{\tau}{2} \Bigl(\sum d y^2
         + \frac{c P m^2 - 2 c m L - L^2}{c + P}\Bigr)\Bigr)
 
-    Observations and m are taken from the mean of all observations, since the difference of :math:`\sum d y^2`
-    and :math:`L^2 / (c + P)` would be lost in rounding where they are far from 0.
+    Observations and m are measured from the mean of all observations, since the difference of :math:`\sum d
+    y^2` and :math:`L^2 / (c + P)` would be lost in rounding where they are far from 0.
 
     Returns
     -------
-    statistics : what is added to the two sums of the precision
-    log : of the power of 1 + P / c
+    statistics : the numbers that are added to the two sums of the precision
+    log : the logarithm of the power of 1 + P / c
     """
     precision = {r.rv: r.likelihood.factor for r in p.reads}
     prior_mean, _ = prior_by_label(mean)
@@ -201,7 +202,9 @@ def left_by_mean(p: ConjugateParameter, mean: ConjugateParameter, discrete: Depe
 
 
 def integral_over_vectors(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
-    """`integral_over` vectors that are Normal, in coordinates in which their elements are independent."""
+    """The result of `integral_over` for Normal vectors, in coordinates in which their elements are
+    independent.
+    """
     mean, _ = prior_of(p.rv, p.family) or ()
     to_own, to_vectors, variances = Coordinates.of(p)
     centre = centre_of(p, discrete)
@@ -217,17 +220,18 @@ def integral_over_vectors(p: ConjugateParameter, discrete: Depends) -> list[Vari
 
 
 def integral_over_probabilities(p: ConjugateParameter) -> list[Variable]:
-    """`integral_over` vectors of probabilities."""
+    """The result of `integral_over` for vectors of probabilities."""
     (a,), rows, V = prior_of(p.rv, p.family) or (), p.rows, p.length
-    # Counts that one site changes between are neighbours in memory: those of all labels, where the labels are
-    # unknown, and of all categories, where these are.
+    # Counts that one site changes are neighbours in memory: the counts of all labels if the labels are
+    # unknown, the counts of all categories if the categories are.
     by_category = not any(r.unknown for r in p.reads)
     table = pt.broadcast_to(of_floats(a), p.shape).reshape((rows, V))
     prior = [(table.T if by_category else table).reshape((rows * V,))]
     index, stats, labels, totals = [], [], [], []
     for r in p.reads:
         (count,) = map(of_floats, r.reading.statistics(r.likelihood))
-        vectors = isinstance(r.rv.owner.op, MultinomialRV)  # counts of each category, not a category
+        # the statistics are the counts of each category, not a category
+        vectors = isinstance(r.rv.owner.op, MultinomialRV)
         own = pt.broadcast_to(r.labels, r.rv.shape[:-1] if vectors else r.rv.shape)
         labels.append(own.ravel())
         totals.append((count.sum(-1) if vectors else count).ravel())
@@ -248,9 +252,10 @@ class Coordinates(NamedTuple):
 
     Attributes
     ----------
-    to_own : (d, d), which takes vectors to the coordinates, in which the likelihood's covariance is 1
-    to_vectors : (d, d), its inverse
-    variances : (d,) of the prior there
+    to_own : (d, d), the map from vectors to the coordinates, in which the likelihood's covariance is the
+        identity
+    to_vectors : (d, d), the inverse of `to_own`
+    variances : (d,), the variances of the prior in the coordinates
     """
 
     to_own: np.ndarray
@@ -264,7 +269,7 @@ class Coordinates(NamedTuple):
         Raises
         ------
         Refusal
-            Where a covariance is not known, is no covariance, or is not the same for all.
+            If a covariance is not known, is no covariance, or is not the same for all elements.
         """
         _, covariance = prior_of(p.rv, p.family) or ()
         prior = known_covariance(covariance, p.length, "its prior")
@@ -280,11 +285,11 @@ class Coordinates(NamedTuple):
 
 
 def known_covariance(covariance: Variable, d: int, of: str) -> np.ndarray:
-    """(d, d), a covariance matrix, of which a column of variances is the diagonal.
+    """(d, d), a known covariance matrix; a column of variances becomes a diagonal matrix.
 
     Parameters
     ----------
-    of : what it belongs to, for the message
+    of : the owner of the covariance, for the message
 
     Raises
     ------
@@ -301,16 +306,16 @@ def known_covariance(covariance: Variable, d: int, of: str) -> np.ndarray:
 
 # ---------------------------------------------------------------- sums of statistics
 def prior_by_label(p: ConjugateParameter) -> list[Variable]:
-    """The parameters of a prior, each a vector with an entry for each label."""
+    """The parameters of a prior, each a vector with one element for each label."""
     params = prior_of(p.rv, p.family) or ()
     return [pt.broadcast_to(of_floats(v), p.batch).reshape((p.rows,)) for v in params]
 
 
 def centre_of(mean: ConjugateParameter, discrete: Depends) -> Variable:
-    """About where the observations of a mean are: () or, of vectors, (d,), whatever the labels.
+    """A centre of the observations of a mean, () or, for vectors, (d,), which does not depend on labels.
 
-    Each observation counts less its offset, unless that depends on discrete variables: all of their sites
-    would enter the centre.
+    The offset of each observation is subtracted, unless it depends on discrete variables, all of whose sites
+    would then enter the centre.
     """
     around = []
     for r in mean.reads:
@@ -326,7 +331,7 @@ def centre_of(mean: ConjugateParameter, discrete: Depends) -> Variable:
 
 
 def of_floats(v: Any) -> Variable:
-    """A tensor with its dtype if that is a float, else as float64."""
+    """A tensor with its own dtype if that is a float type, else as float64."""
     v = pt.as_tensor(v)
     return v if v.type.dtype.startswith("float") else v.astype("float64")
 
@@ -337,11 +342,11 @@ def of_elements(v: Variable, rv: Variable) -> Variable:
 
 
 def sums_of_reads(reads: Sequence[Read], each: Sequence[Sequence[Any]], rows: int) -> list[Variable]:
-    """(rows,) each, the sums by label of some statistics.
+    """(rows,) each, the sums of some statistics by label.
 
     Parameters
     ----------
-    each : the statistics of each of the reads
+    each : the statistics of each `Read`
     """
     if not reads:
         return []
@@ -354,5 +359,5 @@ def sums_of_reads(reads: Sequence[Read], each: Sequence[Sequence[Any]], rows: in
 
 
 def sums_by_label(labels: Variable, numbers: Variable, size: int) -> Variable:
-    """(size,) sums of the numbers of each label."""
+    """(size,), for each label the sum of its numbers."""
     return pt.inc_subtensor(pt.zeros(size)[labels], numbers)

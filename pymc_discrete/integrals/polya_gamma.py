@@ -8,10 +8,11 @@ Given :math:`\omega \sim PG(b, z)` the likelihood of a logistic model is Gaussia
 
 All draws are made by rejection, from one kind of envelope. X is a sum of infinitely many gamma variables of
 shape b (Polson et al. 2013, Definition 1). For b >= 1 their log densities are concave, and a sum of
-independent variables with concave log densities has one, too (Prekopa 1973). A tangent of a concave function
-lies above it everywhere. So a tangent on each side of the mode and a constant between them bound the log
-density, wherever the tangents touch it, and the bound is easy to draw from (Devroye 1984). For every b and z
-at least 87% of the proposals are accepted. What differs is how the density is computed:
+independent variables with concave log densities also has a concave log density (Prekopa 1973). A tangent of a
+concave function lies above the function everywhere. So a tangent on each side of the mode and a constant
+between them bound the log density, wherever the tangents touch it, and the bound is easy to draw from
+(Devroye 1984). For every b and z at least 87% of the proposals are accepted. The density is computed in
+different ways:
 
 ===================  =======================================================================================
 b                    density
@@ -46,27 +47,28 @@ import jax.numpy as jnp
 from pymc_discrete.kernels.random import uniforms
 
 # (x, parameters) -> two arrays like x: a density is exp(the first) times the second, up to a constant factor.
-# Where the density is almost zero, rounding may make the second negative.
+# Where the density is almost zero, rounding may make the second array negative.
 FactoredDensity = Callable[[Any, Any], tuple[Any, Any]]
 
-# where the first terms of the two series of J*(1, 0) are equal; there both series converge at the same rate
+# the x at which the first terms of the two series of J*(1, 0) are equal; there both series converge at the
+# same rate
 CROSSING = 2 / math.pi
-# Largest h of a piece. Rounding errors of the series are some machine epsilons times the sum of the absolute
-# values of its terms. Its integral over x is 20 at h = 2, 260 at h = 4, and 17,000 at h = 8, for c = 0, where
-# it is largest; that of the density is 1.
+# The largest h of a piece. Rounding errors of the series are some machine epsilons times the sum of the
+# absolute values of its terms. The integral of this sum over x is 20 at h = 2, 260 at h = 4 and 17,000 at h =
+# 8, for c = 0, where it is largest; the integral of the density is 1.
 LONGEST_PIECE = 4.0
-# Number of terms of that series, by the bytes of a float: the first one that is left out is below rounding
-# for all x that are proposed, but with a probability below rounding.
+# The number of terms of the series, by the bytes of a float. The first term that is left out is below
+# rounding for all proposed x, except with a probability below rounding.
 TERMS = {8: 36, 4: 20}
-# that number where tangents touch, at x < 6
+# the number of terms at the points where tangents touch, which are below 6
 TERMS_AT_TANGENTS = 13
-# b beyond which the Fourier integral takes less time than a sum of pieces
+# for b larger than this, the Fourier integral takes less time than a sum of pieces
 LARGE_SHAPE = 160.0
-# Number of points of the Fourier integral, and their distance in units of 1 / sd, by the bytes of a float.
-# For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is the
-# density at more than pi / distance standard deviations from the mean.
+# The number of points of the Fourier integral, and their distance in units of 1 / sd, by the bytes of a
+# float. For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is
+# the density at more than pi / distance standard deviations from the mean.
 FOURIER_GRID = {8: (32, 0.29), 4: (14, 0.45)}
-# Once this fraction of the elements, or fewer, are without a draw, proposals are made for these alone.
+# Once at most this fraction of the elements are without a draw, proposals are made for these elements only.
 NARROWER = 8
 
 
@@ -77,7 +79,8 @@ class Envelope(NamedTuple):
     ----------
     top : (n,) float, nats, the constant
     left, right : (n,) float, the ends of the interval
-    left_scale, right_scale : (n,) float, positive, how far from the interval the bound has fallen by 1
+    left_scale, right_scale : (n,) float, positive, the distance from the interval at which the bound has
+        fallen by 1
     """
 
     top: Any
@@ -92,9 +95,9 @@ class DrawsSoFar(NamedTuple):
 
     Attributes
     ----------
-    round : () int, how often proposals were made
-    totals : (n,) float
-    missing : (n,) int, how many draws each element still lacks
+    round : () int, the number of times that proposals were made
+    totals : (n,) float, the sums so far
+    missing : (n,) int, the number of draws that each element still lacks
     """
 
     round: Any
@@ -110,7 +113,7 @@ def random_polyagamma(key: Any, b: Any, z: Any, bounds: tuple[float, float] = (1
     key : a key of JAX
     b : (n,) float, at least 1
     z : (n,) float, of which only the absolute value matters
-    bounds : between which all b are, known when the program is traced; what other b need is not compiled
+    bounds : bounds of all b, known when the program is traced; code for other b is not compiled
 
     Returns
     -------
@@ -147,7 +150,7 @@ def sums_of_pieces(key: Any, b: Any, c: Any, wanted: Any = True):
 
     Parameters
     ----------
-    wanted : (n,) bool, whether a draw is made of the element; what is returned of others is 0
+    wanted : (n,) bool, whether a draw is made for each element; the result of other elements is 0
     """
     pieces = jnp.ceil(b / LONGEST_PIECE)
     parameters = b / pieces, c
@@ -161,7 +164,7 @@ def large_draws(key: Any, b: Any, c: Any, wanted: Any = True):
 
     Parameters
     ----------
-    wanted : (n,) bool, whether a draw is made of the element; what is returned of others is not random
+    wanted : (n,) bool, whether a draw is made for each element; the result of other elements is not random
     """
     mean, spread = mean_and_spread(b, c)
     sd = mean * spread
@@ -173,19 +176,22 @@ def large_draws(key: Any, b: Any, c: Any, wanted: Any = True):
 
 
 def mean_and_spread(b: Any, c: Any):
-    """The mean of J*(b, c), and about its standard deviation divided by the mean, (n,) float each.
+    """The mean of J*(b, c), and approximately its standard deviation divided by the mean, (n,) float each.
 
-    The draws are exact with any other values, too: they say where tangents touch and how x is scaled.
+    Draws would be exact with any other values as well, since these only decide where tangents touch and how x
+    is scaled.
     """
     c = jnp.maximum(c, 1e-3)
-    return b * jnp.tanh(c) / c, 1 / jnp.sqrt(b * jnp.sqrt(2.25 + c**2))  # exact for small and for large c
+    # the value is exact in the limits of small and of large c
+    return b * jnp.tanh(c) / c, 1 / jnp.sqrt(b * jnp.sqrt(2.25 + c**2))
 
 
 def tangent_points(b: Any, c: Any):
-    """(3, n) float, where tangents touch the log density of J*(b, c): left of the mode, near it, and right.
+    """(3, n) float, the points at which tangents touch the log density of J*(b, c): left of the mode, near
+    it, right of it.
 
-    Of a Gaussian density the largest share is accepted with points at sqrt(2) standard deviations from the
-    mode. Here that number is nearly the best one for the logarithm of x, for every b and c (found
+    For a Gaussian density, the largest share is accepted with points at sqrt(2) standard deviations from the
+    mode. Here this number is nearly the best one for the logarithm of x, for every b and c (found
     numerically).
     """
     mean, spread = mean_and_spread(b, c)
@@ -198,7 +204,7 @@ def tangent_points(b: Any, c: Any):
 def unit_density(x: Any, c: Any):
     """The density of J*(1, c), a `FactoredDensity` (Polson et al. 2013, Sect. 4).
 
-    That of J*(1, 0) is the sum of (-1)^n a_n(x) in two ways, where
+    The density of J*(1, 0) is the sum of (-1)^n a_n(x) in two ways, where
 
         a_n(x) = pi (n + 1/2) (2 / (pi x))^(3/2) exp(-2 (n + 1/2)^2 / x)  or
         a_n(x) = pi (n + 1/2) exp(-(n + 1/2)^2 pi^2 x / 2),
@@ -214,28 +220,28 @@ def unit_density(x: Any, c: Any):
 
 
 def log_right_term(x: Any, c: Any):
-    """The logarithm of the second a_0(x) of `unit_density`, with the same factors; it is linear in x."""
+    """The logarithm of the second a_0(x) in `unit_density`, with the same factors; it is linear in x."""
     return 1.5 * math.log(math.pi / 2) + c - (math.pi**2 / 4 + c**2) * x / 2
 
 
 def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None):
     """The density of J*(h, c), a `FactoredDensity` (Windle et al. 2014, for h from 1 to 4).
 
-    That of J*(h, 0) is the sum of (-1)^n a_n(x), where
+    The density of J*(h, 0) is the sum of (-1)^n a_n(x), where
 
         a_n(x) = 2^h Gamma(n + h) (2 n + h) / (Gamma(h) n! sqrt(2 pi x^3)) exp(-(2 n + h)^2 / (2 x)).
 
-    It is multiplied by exp(h c - c^2 x / 2) and by a constant. For h >= 1 the ratio of a term to the one
-    before decreases with n. So the terms after the largest one decrease, and as they alternate, what is left
-    out is less than its first term.
+    It is multiplied by exp(h c - c^2 x / 2) and by a constant. For h >= 1 the ratio of a term to the previous
+    term decreases with n. So the terms after the largest one decrease, and since they alternate, the terms
+    left out add up to less than the first of them.
 
     Parameters
     ----------
     parameters : h and c
-    terms : how many are added up; None is as many as any x needs
+    terms : the number of terms that are added up; None for as many as any x needs
     """
     h, c = parameters
-    term = jnp.ones_like(x)  # times (2 n + h) / h it is (-1)^n a_n / a_0
+    term = jnp.ones_like(x)  # the product of this and (2 n + h) / h is (-1)^n a_n / a_0
     ratio, shrinking = jnp.exp(-2 * (h + 1) / x), jnp.exp(-4 / x)
     total = h * term
     for n in range(1, terms or TERMS[x.dtype.itemsize]):
@@ -278,7 +284,7 @@ def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
     p = jnp.sqrt((size + c**2) / 2)
     q = y / p
     sine, cosine = jnp.sin(q), jnp.cos(q)
-    farther = jnp.expm1(4 * y**2 / ((size + c**2) * (p + c)))  # exp(2 (p - c)) - 1
+    farther = jnp.expm1(4 * y**2 / ((size + c**2) * (p + c)))  # this is exp(2 (p - c)) - 1
     squeeze = jnp.exp(-2 * c)
     # |cosh(p - i q)|^2 = cosh(c)^2 + sinh(p - c) sinh(p + c) - sin(q)^2, divided by cosh(c)^2, less 1
     hyperbolic = farther * (farther - jnp.expm1(-4 * c)) / (1 + farther)
@@ -308,7 +314,7 @@ def tangent_envelope(density: FactoredDensity, points: Any, parameters: Any) -> 
 
     x0, x1, x2 = points
     (y0, y1, y2), (s0, s1, s2) = jax.jvp(log_density, (points,), (jnp.ones_like(points),))
-    # where the other tangents meet the middle one, as distances from its point
+    # the distances from the middle point at which the other tangents meet the middle tangent
     meets_left = (y1 - y0 + s0 * (x0 - x1)) / (s0 - s1)
     meets_right = (y2 - y1 - s2 * (x2 - x1)) / (s1 - s2)
     top = y1 + jnp.maximum(s1 * meets_left, s1 * meets_right)
@@ -316,7 +322,7 @@ def tangent_envelope(density: FactoredDensity, points: Any, parameters: Any) -> 
 
 
 def piece_envelope(parameters: tuple[Any, Any]) -> Envelope:
-    """The envelope of the log density of J*(h, c), of the parameters h and c."""
+    """The envelope of the log density of J*(h, c), given the parameters h and c."""
     density = partial(series_density, terms=TERMS_AT_TANGENTS)
     return tangent_envelope(density, tangent_points(*parameters), parameters)
 
@@ -325,20 +331,21 @@ def unit_envelope(c: Any) -> Envelope:
     """The envelope of the log density of J*(1, c), without computing the density.
 
     Let L(x) and R(x) be the logarithms of the first terms of both series of `unit_density`. Both are bounds
-    for all x. Of L, because X is the time when a Brownian motion leaves (-1, 1): its density is twice that of
-    leaving at 1, at most twice that of ever reaching 1. Of R, because X is a sum of an exponential variable
-    of rate pi^2 / 8 and a positive one. L and R meet at `CROSSING`. L has one maximum, at some x <= 1 / 3,
-    and is concave for x < 2 / 3, where its slope is larger than that of R.
+    for all x. L is a bound because X is the time when a Brownian motion leaves (-1, 1): the density of this
+    time is twice the density of leaving at 1, and at most twice the density of the time of first reaching 1.
+    R is a bound because X is the sum of an exponential variable of rate pi^2 / 8 and a positive variable. L
+    and R meet at `CROSSING`. L has one maximum, at some x <= 1 / 3, and is concave for x < 2 / 3, where its
+    slope is larger than the slope of R.
 
-    So the constant is the maximum of L. The line at the left is a tangent of L. That at the right is a
-    tangent of L, too, if it touches at some x <= `CROSSING`: up to `CROSSING` it is above L, and beyond above
-    R. Else it is R.
+    So the constant is the maximum of L. The left line is a tangent of L. The right line is also a tangent of
+    L if it touches at some x <= `CROSSING`: it is above L up to `CROSSING`, and above R beyond. Otherwise the
+    right line is R.
     """
 
     def curve(x):  # L(x) + 1.5 log(x)
         return -((1 - c * x) ** 2) / (2 * x)
 
-    def slope(x):  # of L
+    def slope(x):  # the slope of L
         return -1.5 / x + (1 / x - c) * (1 / x + c) / 2
 
     mode = 2 / (3 + jnp.sqrt(9 + 4 * c**2))
@@ -354,18 +361,19 @@ def unit_envelope(c: Any) -> Envelope:
 
 
 def envelope_of_lines(top: Any, rising: tuple[Any, Any, Any], falling: tuple[Any, Any, Any]) -> Envelope:
-    """The least of a constant and of two lines, each given by a point, its value and its slope."""
+    """The minimum of a constant and of two lines, each given by a point, its value there and its slope."""
     (x0, y0, s0), (x2, y2, s2) = rising, falling
     return Envelope(top, x0 + (top - y0) / s0, x2 + (top - y2) / s2, 1 / s0, -1 / s2)
 
 
 # ---------------------------------------------------------------- rejection
 def proposal(u: Any, envelope: Envelope):
-    """A draw with density proportional to exp(bound), by a uniform u, and how far the bound has fallen.
+    """A draw with density proportional to exp(bound), by a uniform u, and the distance by which the bound has
+    fallen.
 
     Parameters
     ----------
-    u : (n,) float in [0, 1), of which the smallest ones, with the finest resolution, are far to the right
+    u : (n,) float in [0, 1); the smallest u, which have the finest resolution, give draws far to the right
 
     Returns
     -------
@@ -376,7 +384,7 @@ def proposal(u: Any, envelope: Envelope):
     beyond = t - envelope.right_scale
     at_right, at_left = beyond < 0, beyond > flat
     share = jnp.where(at_right, t / envelope.right_scale, 1 - (beyond - flat) / envelope.left_scale)
-    # u is 0, or rounding has made the share negative, with a probability below rounding
+    # with a probability below rounding, u is 0, or rounding has made the share negative
     fallen = jnp.where(at_right | at_left, -jnp.log(jnp.maximum(share, 2.0**-54)), 0.0)
     at_side = jnp.where(
         at_right, envelope.right + envelope.right_scale * fallen, envelope.left - envelope.left_scale * fallen
@@ -391,14 +399,14 @@ def sums_of_draws(
 
     In every round each element that lacks draws gets one proposal, which is accepted with the same
     probability of at least 0.87 in every round. So the rounds end with probability 1, and their number is not
-    limited. A nan is accepted, as it would be proposed for ever.
+    limited. A nan is accepted, since it would otherwise be proposed for ever.
 
     Parameters
     ----------
-    density, parameters : of a draw; parameters are arrays (..., n)
-    envelope : of the log density
-    counts : (n,) int, how many draws are added up
-    lowest : (n,) float, the density is zero up to there
+    density, parameters : the density of a draw and its parameters, arrays (..., n)
+    envelope : the envelope of the log density
+    counts : (n,) int, the numbers of draws that are added up
+    lowest : (n,) float, values up to which the density is zero
 
     Returns
     -------
@@ -423,7 +431,7 @@ def sums_of_draws(
         return DrawsSoFar(sums.round + 1, totals, sums.missing - accepted)
 
     def narrow_round(sums: DrawsSoFar) -> DrawsSoFar:
-        # indices of elements that lack draws, and if these are few, n, which is no index
+        # the indices of elements that lack draws, padded with n, which is no index, if there are few
         some = jnp.nonzero(sums.missing > 0, size=n // NARROWER, fill_value=n)[0]
         x, accepted = proposed(sums.round, jax.tree.map(lambda a: a.at[..., some].get(mode="clip"), arrays))
         totals = sums.totals.at[some].add(jnp.where(accepted, x, 0.0), mode="drop")

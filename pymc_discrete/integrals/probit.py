@@ -1,9 +1,10 @@
 r"""Probit likelihoods, which are quadratic forms given latent normal variables.
 
-With :math:`u \sim N(\eta, 1)`, the answer 1 has the probability :math:`P(u > 0) = \Phi(\eta)`; of ordered
-answers k has :math:`P(c_k < u < c_{k + 1})` with cutpoints from :math:`c_0 = -\infty` (Albert and Chib 1993,
-Bayesian analysis of binary and polychotomous response data, sections 3 and 4). The joint density of u and the
-answer is a quadratic form in :math:`\eta`; given the answer, u is a truncated normal variable.
+With :math:`u \sim N(\eta, 1)`, the answer 1 has the probability :math:`P(u > 0) = \Phi(\eta)`; among ordered
+answers, the answer k has the probability :math:`P(c_k < u < c_{k + 1})` with cutpoints from :math:`c_0 =
+-\infty` (Albert and Chib 1993, Bayesian analysis of binary and polychotomous response data, sections 3 and
+4). The joint density of u and the answer is a quadratic form in :math:`\eta`; given the answer, u is a
+truncated normal variable.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,20 +26,20 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import Subtensor
 
 PREDICTOR, LOWER, UPPER, LATENT = "predictor", "lower bound", "upper bound", "latent variables"
-# Draws between two bounds are quantiles of the normal distribution. Where the nearer bound is this many
-# standard deviations from the mean, the probabilities that belong to these quantiles may be smaller than any
-# positive float, and draws are made by rejection from an exponential distribution instead; by bytes.
+# Draws between two bounds are quantiles of the normal distribution. If the nearer bound is this many standard
+# deviations from the mean, the probabilities of these quantiles may be smaller than any positive float, and
+# draws are made by rejection from an exponential distribution instead. The keys are the bytes of a float.
 FAR = {8: 36.0, 4: 11.0}
 
 
 def latent_form(
     data: Variable, predictor: Variable, bounds: Sequence[Variable], further: Callable
 ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-    """What `Augmentation.form` gives, for latent variables of variance 1 between bounds like the data.
+    """The result of `Augmentation.form` for latent variables of variance 1 between bounds like the data.
 
     Parameters
     ----------
-    bounds : the lower and the upper ones; nan where the answer is impossible
+    bounds : the lower and the upper bounds; nan where the answer is impossible
     """
     latent = further(LATENT, np.zeros(tuple(map(int, data.shape.eval()))))
     form = pt.switch(pt.isnan(bounds[0]), -np.inf, latent * predictor - predictor**2 / 2)
@@ -46,21 +47,21 @@ def latent_form(
 
 
 def draw_latent(key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-    """What `Augmentation.draw` gives, of the variables of `latent_form`."""
+    """The result of `Augmentation.draw` for the variables of `latent_form`."""
     return {LATENT: normal_between(key, *(values[role] for role in (PREDICTOR, LOWER, UPPER)))}
 
 
 class Probit:
-    """How likelihoods of a probit are quadratic forms: an `Augmentation` (integrals/augmented.py)."""
+    """Probit likelihoods as quadratic forms: an `Augmentation` (integrals/augmented.py)."""
 
     called = LATENT
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
-        """What the standard normal distribution function is applied to."""
+        """The argument of the standard normal distribution function."""
         return of_normal_cdf(params[0]) if isinstance(op, ptr.BernoulliRV) else None
 
     def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
-        """Nothing."""
+        """No tensors: the distribution of the latent variables depends on the predictor and the data only."""
         return []
 
     def form(
@@ -77,17 +78,19 @@ class Probit:
 
 
 class OrderedProbit:
-    """How likelihoods of ordered answers are quadratic forms: an `Augmentation` (integrals/augmented.py)."""
+    """Likelihoods of ordered answers as quadratic forms: an `Augmentation` (integrals/augmented.py)."""
 
     called = LATENT
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
-        """What is compared with the cutpoints, in units of the standard deviation."""
+        """The tensor that is compared with the cutpoints, in units of the standard deviation."""
         found = of_ordered_probit(op, params)
         return None if found is None else found[0] / found[2]
 
     def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
-        """The cutpoints and the standard deviation, which make the bounds of the latent variables."""
+        """The cutpoints and the standard deviation, from which the bounds of the latent variables are
+        computed.
+        """
         found = of_ordered_probit(op, params)
         return [] if found is None else list(found[1:])
 
@@ -109,12 +112,12 @@ PROBIT, ORDERED_PROBIT = Probit(), OrderedProbit()
 
 
 def between(cutpoints: Any, answers: Variable) -> tuple[Variable, Variable]:
-    """The cutpoint below each answer, and the one above.
+    """The cutpoint below each answer, and the cutpoint above it.
 
     Parameters
     ----------
-    cutpoints : (..., k - 1), increasing along the last axis, its other axes those of the answers
-    answers : 0 to k - 1; for any other value what is below is nan
+    cutpoints : (..., k - 1), increasing along the last axis; the other axes are those of the answers
+    answers : 0 to k - 1; for any other value the lower bound is nan
 
     Returns
     -------
@@ -130,16 +133,16 @@ def between(cutpoints: Any, answers: Variable) -> tuple[Variable, Variable]:
 
 
 def of_ordered_probit(op: Any, params: Sequence[Variable]) -> tuple[Variable, Variable, Variable] | None:
-    """The arguments eta, cutpoints and sigma of a pm.OrderedProbit, None for any other distribution.
+    """The arguments eta, cutpoints and sigma of a pm.OrderedProbit; None for any other distribution.
 
     PyMC makes it a categorical variable with a long formula for its probabilities p. The formula has
-    quotients (eta - cutpoint) / sigma. The parts of each quotient are tried: if PyMC makes the same graph of
-    them as p has, they are what is looked for.
+    quotients (eta - cutpoint) / sigma. The parts of each quotient are tried: if PyMC makes the graph of p
+    from them, they are the arguments.
     """
     if not isinstance(op, ptr.CategoricalRV):
         return None
     p = params[0]
-    # a Deterministic of the probabilities, and axes before those of eta
+    # the node may be a Deterministic of the probabilities, or add axes before the axes of eta
     while p.owner is not None and (
         isinstance(p.owner.op, ViewOp)
         or (isinstance(p.owner.op, DimShuffle) and p.owner.op.is_left_expand_dims)
@@ -162,21 +165,21 @@ def of_ordered_probit(op: Any, params: Sequence[Variable]) -> tuple[Variable, Va
 
 
 def arguments(v: Variable, op: type) -> list[Variable]:
-    """What `v` is computed from by an elementwise Op, nothing where it is computed by another."""
+    """The inputs of the elementwise Op that computes `v`; nothing if another Op computes it."""
     node = v.owner
     found = node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, op)
     return list(node.inputs) if found else []
 
 
 def without_new_axes(v: Variable) -> Variable:
-    """What a variable was before axes of length 1 were added, or its axes exchanged."""
+    """The variable before axes of length 1 were added to it, or its axes were exchanged."""
     while v.owner is not None and isinstance(v.owner.op, DimShuffle):
         (v,) = v.owner.inputs
     return v
 
 
 def of_normal_cdf(p: Variable) -> Variable | None:
-    """x where a probability is written as erfc(-x / sqrt(2)) / 2, None for any other."""
+    """x if a probability is written as erfc(-x / sqrt(2)) / 2; None for any other probability."""
     half, other = constant_and_factor(p)
     if half != 0.5 or other is None or other.owner is None or not isinstance(other.owner.op, Elemwise):
         return None
@@ -184,7 +187,7 @@ def of_normal_cdf(p: Variable) -> Variable | None:
 
 
 def constant_and_factor(v: Variable) -> tuple[float | None, Variable | None]:
-    """The two factors of a product of one number and a tensor; None for what is none."""
+    """The two factors of a product of one number and a tensor; None for other tensors."""
     if v.owner is None or not isinstance(v.owner.op, Elemwise) or not isinstance(v.owner.op.scalar_op, Mul):
         return None, None
     constants = [i for i in v.owner.inputs if isinstance(i, Constant)]
@@ -195,14 +198,15 @@ def constant_and_factor(v: Variable) -> tuple[float | None, Variable | None]:
 
 
 def normal_between(key: Any, mean: Any, lower: Any, upper: Any):
-    """Draws of N(mean, 1), given that they are between bounds, an array like the means (n,).
+    """Draws of N(mean, 1) between bounds, an array like the means (n,).
 
     Parameters
     ----------
-    lower, upper : like the means; may be infinite
+    lower, upper : arrays like the means, which may be infinite
     """
     key, key_far = jax.random.split(key)
-    # An interval above the mean is reflected, so that what follows is in the lower tail of N(0, 1).
+    # An interval above the mean is reflected, so that the following code deals with the lower tail of N(0,
+    # 1).
     above = lower > mean
     a = jnp.where(above, mean - upper, lower - mean)
     b = jnp.where(above, mean - lower, upper - mean)
@@ -212,8 +216,9 @@ def normal_between(key: Any, mean: Any, lower: Any, upper: Any):
     from_above = ndtr(-b) + (1 - u) * (ndtr(-a) - ndtr(-b))
     quantile = ndtri(jnp.minimum(from_below, from_above))
     near = jnp.clip(jnp.where(from_below < from_above, quantile, -quantile), a, b)
-    # Far below 0 the distance t = b - x has a density proportional to exp(b t) exp(-t^2 / 2). A proposal has
-    # the first factor, an exponential density of rate -b; it is accepted with the second as the probability.
+    # Far below 0, the distance t = b - x has a density proportional to exp(b t) exp(-t^2 / 2). The first
+    # factor is an exponential density of rate -b, which gives the proposal; the second factor is the
+    # probability to accept it.
     far = b < -FAR[mean.dtype.itemsize]
     rate = jnp.where(far, -b, 1.0)
     most = jnp.expm1(-rate * jnp.where(far, b - a, 1.0))

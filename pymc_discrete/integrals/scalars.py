@@ -1,6 +1,6 @@
-"""Scalars moved out of matrix products: `dot(X.T, X / s**2)` as `dot(X.T, X) / s**2`.
+"""Scalars that are moved out of matrix products: `dot(X.T, X / s**2)` becomes `dot(X.T, X) / s**2`.
 
-What remains of the product is then a function of the data alone, which is computed once.
+The remaining product is then a function of the data alone, which is computed once.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from pymc_discrete.structure.rebuild import remade
 
 
 class Scaled:
-    """A tensor as a scalar times a tensor.
+    """A tensor written as a scalar times a tensor.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ def scalars_first(outputs: Sequence[Variable]) -> list[Variable]:
 
 
 def taken_out(node: Apply, inputs: list[Scaled]) -> Scaled | None:
-    """The output of a node as a scalar times a tensor, or None where there is none to take out."""
+    """The output of a node as a scalar times a tensor; None if there is no scalar to take out."""
     tensors = [s.tensor for s in inputs]
     scalars = [s.scalar for s in inputs if s.scalar is not None]
     if isinstance(node.op, DimShuffle) and scalars:
@@ -77,7 +77,7 @@ def taken_out(node: Apply, inputs: list[Scaled]) -> Scaled | None:
 
 
 def of_product(inputs: list[Scaled]) -> Scaled | None:
-    """A product, with its factors of one element taken out."""
+    """A product, with its factors of one element taken out as a scalar."""
     values = [s.value for s in inputs]
     single = [v for v in values if is_single(v)]
     rest = [s for s, v in zip(inputs, values, strict=True) if not is_single(v)]
@@ -90,7 +90,7 @@ def of_product(inputs: list[Scaled]) -> Scaled | None:
 
 
 def of_switch(node: Apply, inputs: list[Scaled]) -> Scaled | None:
-    """A tensor that one condition turns on, as the scalar of that condition times the tensor."""
+    """A tensor that a single condition turns on, as the scalar of this condition times the tensor."""
     condition, tensor, other = (s.tensor for s in inputs)
     zero = isinstance(other, Constant) and not np.any(other.data)
     whole = not is_single(tensor) and tensor.type.shape == node.outputs[0].type.shape

@@ -1,4 +1,4 @@
-"""How a state moves: pure JAX transitions on any target."""
+"""Kernels: pure JAX functions by which the state of a chain moves, for any target."""
 
 from pymc_discrete.kernels.block_gibbs import block_gibbs
 from pymc_discrete.kernels.discrete_langevin import discrete_langevin

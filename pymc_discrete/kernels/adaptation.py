@@ -8,9 +8,11 @@ import numpy as np
 
 from pymc_discrete.space.space import Space
 
-TARGET_ACCEPT = 0.574  # Sun, Dai and Schuurmans 2022: optimal for locally balanced proposals
-# A chain is stuck once STUCK_DRAWS tuning draws in a row accepted less than the share STUCK_SHARE of their
-# proposals, or ended in the state in which they began.
+# the target of the acceptance probability: Sun, Dai and Schuurmans 2022, optimal for locally balanced
+# proposals
+TARGET_ACCEPT = 0.574
+# A chain is stuck after STUCK_DRAWS tuning draws in a row, in each of which less than the fraction
+# STUCK_SHARE of the proposals was accepted, or which ended in the state in which it began.
 STUCK_SHARE, STUCK_DRAWS = 0.01, 10
 
 
@@ -58,7 +60,7 @@ class Adaptation(NamedTuple):
 def initial_adaptation(value: float, measured: Any = ()) -> Adaptation:
     """The adaptation before the first draw, of a parameter that begins at `value`.
 
-    `measured` are zeros, see `Kernel.measured`.
+    The argument `measured` holds zeros in the structure of `Kernel.measured`.
     """
     return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0, measured)
 
@@ -91,7 +93,8 @@ def updated_adaptation(
     late = xp.maximum(a.seen - tune / 2, 0.0)
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6
     log_value = xp.clip(log_value, *np.log(bounds))
-    share = 1 / (1 + late)  # 1 during the first half, so that the means begin with the second half
+    # The share is 1 in the first half of tuning, so that the means are those of the second half only.
+    share = 1 / (1 + late)
 
     def mean(old: Any, new: Any) -> Any:
         return old + share * (new - old)

@@ -21,7 +21,7 @@ LARGEST_DIFFERENCE = 1e8
 
 
 def log_weights(differences, current, balancing: str):
-    """log g of every difference, -inf at the current value and at impossible ones.
+    """Logarithms of g for all differences, -inf at the current value and at impossible values.
 
     The mask is applied after g, because max(1, t) would give weight 1 to impossible values.
     """

@@ -26,14 +26,15 @@ from pymc_discrete.space.space import Space, Variable
 
 _log = logging.getLogger("pymc.discrete")
 
-# Up to this number, the colours of a variable are compiled one by one; more colours are visited in a loop.
+# Up to this number, the colours of a variable are compiled one by one; more colours are drawn in a loop.
 UNROLLED = 8
-# Two counts whose sum is fixed are drawn together, from the splits of the sum between them. Of more than
-# MANY_SPLITS of these, a draw computes NEAR_SPLITS + 1 consecutive ones, the current one among them, which
-# takes less time; one draw in ALL_SPLITS_EVERY computes all of them, so that no split is out of reach.
+# Two counts whose sum is fixed are drawn together, from the splits of the sum between them. Where there are
+# more than MANY_SPLITS splits, a draw takes less time: it computes NEAR_SPLITS + 1 consecutive splits, the
+# current one among them. One draw in ALL_SPLITS_EVERY computes all splits, so that every split can be
+# reached.
 MANY_SPLITS, NEAR_SPLITS, ALL_SPLITS_EVERY = 64, 32, 16
 # Vectors of counts that sum to 1 are drawn in batches, which limits memory. A batch costs at most this many
-# additions, by the estimate of `cost_of_draws`.
+# additions by the estimate of `cost_of_draws`.
 AT_ONCE = 1e7
 
 
@@ -172,10 +173,10 @@ def visits_of(
     Parameters
     ----------
     target : Target
-    without : (d,) bool, sites that have a colour and are not to be drawn
-    drawing : how sites are drawn, a function like `draw_conditional`, which is the default
-    candidates : what is looked at along lines of many states, a function like `candidates_in_stretch`, which
-        is the default
+    without : (d,) bool, sites that have a colour and are left out of the sweep
+    drawing : a function that draws sites, by default `draw_conditional`
+    candidates : a function that chooses the candidate values along lines of many states, by default
+        `candidates_in_stretch`
     """
     drawing, together = drawing or draw_conditional, taking_turns(target, candidates)
 
@@ -198,11 +199,12 @@ def visits_of(
     if drawing is draw_conditional:
         visits += visits_together("lines")
         visits += [splits_and_merges(target, n) for n, _ in split_and_merged(target.space)]
-    return visits or [lambda key, x, backward: x]  # nothing to draw: sites of one value each
+    # Without any visit there is nothing to draw: every site has one value.
+    return visits or [lambda key, x, backward: x]
 
 
 def split_and_merged(space: Space) -> list[tuple[int, Variable]]:
-    """(number, variable) of the partitions of more than one site."""
+    """[(index, variable)] of the variables that are a partition of more than one site."""
     return [(n, v) for n, v in enumerate(space.variables) if v.partition and v.size > 1]
 
 
@@ -249,14 +251,15 @@ def visit_colours(target, n: int, colours: list[np.ndarray], drawing: Callable):
             c = jnp.where(backward, len(colours) - 1 - t, t)
             sites = jnp.asarray(table)[c]
             differences_of = (target.logits if v.finite else target.rows)(n, sites)
-            # The table is padded with repetitions of a colour's last site. They use the same uniforms, so
-            # that all draws of that site are equal.
+            # The table is padded with repetitions of the last site of a colour. The copies use the same
+            # uniforms, so that all of their draws are equal.
             u = uniforms_for(jax.random.fold_in(key, t), v, width)
             u = u[:, jnp.minimum(np.arange(width), jnp.asarray(last)[c])]
             values = drawing(
                 u, v, sites, x[start + sites], lambda *candidates: differences_of(x, *candidates)
             )
-            # as in `visit`, the barrier keeps XLA from computing the draw again for every site that reads it
+            # As in `visit` of `visit_colour`, the barrier keeps XLA from computing the draw again for every
+            # site that reads it.
             values = jax.lax.optimization_barrier(values)
             block = jnp.where(colour == c, values[position], x[start : start + v.size])
             return jax.lax.dynamic_update_slice(x, block, (start,))
@@ -267,7 +270,9 @@ def visit_colours(target, n: int, colours: list[np.ndarray], drawing: Callable):
 
 
 def scan(target, n: int, sites: np.ndarray, drawing: Callable):
-    """A visit that draws single sites in turn and updates the tensors that join them after every change."""
+    """A visit that draws single sites in turn; after every change, the tensors in which many sites mix are
+    updated.
+    """
     start, v = target.space.blocks[n]
     if v.finite and target.density.all_at_once(n):
         return scan_by_changes(target, n, sites, drawing)
@@ -307,7 +312,7 @@ def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
             values = jax.lax.optimization_barrier(drawing(u, v, sites, now, differences))
             left = jnp.where((values != now) & (order >= t), order, len(sites))
             place = jnp.argmin(left)
-            # if no further site changes, one is set to the value that it already has
+            # If no further site changes, some site is set to the value that it already has.
             t, value = left[place] + 1, jnp.where(left[place] < len(sites), values[place], now[place])
             site = jnp.asarray(sites)[place]
             # this barrier keeps XLA from copying x before it is changed in place
@@ -321,28 +326,30 @@ def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
 
 
 def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
-    """A visit that draws where the one unit of each set is, given everything else (see `with_one_unit`).
+    """A visit that draws which count of each set has its one unit, given everything else (see
+    `with_one_unit`).
 
     Parameters
     ----------
     n : the number of the variable
     sets : (R,) int, sets that do not interact, or that are drawn in turn
-    in_turn : whether the sets are drawn one at a time; what the target keeps of x is updated after each
+    in_turn : whether the sets are drawn one at a time; `Target.carried` is then updated after each set
     """
     start, v = target.space.blocks[n]
     sites = v.constraint.sites[sets]
     c = sites.shape[1]
 
     def drawn(u, of_sets, x, joined):
-        """(r, 2) int each: the site of each set that has the unit and the one that gets it; their new values.
+        """Two (r, 2) int arrays: the site of each set that has the unit and the site that gets it; their new
+        values.
 
         A unit that stays gives the same site twice, with its value.
         """
         above = x[start + of_sets] - jnp.asarray(v.lower)[of_sets]
         place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
-        order = jnp.take_along_axis(of_sets, place, axis=1)  # first the count with the unit
+        order = jnp.take_along_axis(of_sets, place, axis=1)  # the count that has the unit comes first
         pairs = jnp.stack(jnp.broadcast_arrays(order[:, :1], order[:, 1:]), axis=-1)
-        # the barriers keep XLA from computing these again at each of their uses
+        # the barriers keep XLA from computing `values` and `d` again at each of their uses
         values = jax.lax.optimization_barrier((x[start + pairs] + np.array([-1, 1])).astype(x.dtype))
         d = target.joint_differences(n, pairs.reshape(-1, 2), values.reshape(-1, 1, 2), x, joined)
         d = jax.lax.optimization_barrier(jnp.minimum(d, LARGEST_DIFFERENCE).reshape(-1, c - 1))
@@ -359,7 +366,8 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
         u = uniforms(key, (len(sites),))
 
         def body(t, x):
-            # the last set comes again where the last batch is not full, with the same uniform
+            # The last batch may be longer than the sets that are left: it repeats the last set, with the same
+            # uniform.
             which = jnp.minimum(t * at_once + np.arange(at_once), len(sites) - 1)
             pair, moved = drawn(u[which], jnp.asarray(sites)[which], x, None)
             return x.at[start + pair].set(moved)
@@ -383,7 +391,7 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
 
 
 def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
-    """A visit that draws pairs of the sites of each set, given what constrains them.
+    """A visit that draws pairs of sites of each set, each pair given all other sites and the constraint.
 
     Parameters
     ----------
@@ -406,15 +414,15 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
         def turn(key, x, pairs):
             if not inner:
                 return of_pairs(key, x, pairs.reshape(-1, 2))
-            # The order of the pairs is random, and as probable as its reverse: a sweep back need not reverse
-            # it.
+            # The order of the pairs is random and as probable as the reverse order, so a backward sweep may
+            # use it too.
             return jax.lax.fori_loop(
                 0, pairs.shape[0], lambda t, x: of_pairs(jax.random.fold_in(key, t), x, pairs[t]), x
             )
 
         if turns == 1:
             return turn(key_draws, x, matched(0))
-        # the order of the turns is as probable as its reverse, too
+        # The order of the turns is also as probable as its reverse.
         return jax.lax.fori_loop(
             0, turns, lambda t, x: turn(jax.random.fold_in(key_draws, t), x, matched(t)), x
         )
@@ -423,7 +431,9 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
 
 
 def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
-    """A visit that draws single pairs of sites in turn, set by set; parameters as of `visit_sets`."""
+    """A visit that draws single pairs of sites one after another, set by set; the parameters are those of
+    `visit_sets`.
+    """
     start, v = target.space.blocks[n]
     sites = v.constraint.sites[sets]
     each = len(sets) * (sites.shape[1] // 2)
@@ -432,7 +442,8 @@ def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
         key_match, key_draws = jax.random.split(key)
         matched = matchings(key_match, sites, turns)
 
-        # as in `visit_sets`, a sweep back need not reverse the turns, but the sets within each of them
+        # As in `visit_sets`, a backward sweep may keep the order of the turns, but reverses the sets within a
+        # turn.
         def turn(number, carried):
             pairs = jnp.moveaxis(matched(number), 0, 1).reshape(-1, 2)
 
@@ -462,19 +473,20 @@ def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
 
 
 def tournament(c: int) -> int:
-    """The number of rounds of a tournament in which each of c sites meets every other one once."""
+    """The number of rounds of a tournament in which each of c sites meets every other site once."""
     return c - 1 + c % 2
 
 
 def matchings(key, sites: np.ndarray, turns: int) -> Callable:
-    """(t) -> (c // 2, R, 2) int, sites (R, c) matched in pairs in turn t; of an odd number, one is left out.
+    """(t) -> (c // 2, R, 2) int: sites (R, c) matched in pairs in turn t; if c is odd, one site is left out.
 
-    Of each set `turns` rounds of a tournament are drawn in which every site meets every other one once: sites
-    stand on a circle of odd length, and those at the same distance to the left and to the right of one of
-    them are pairs; of an even number, the last site stands in the middle and meets that one (the circle
-    method). From turn to turn that one is the next on the circle; where it begins and which way round it goes
-    is random. So every two sites are matched with the same probability, at most once in a tournament, and
-    without sorting. The order of the pairs and that of the turns are as probable as their reverse.
+    The turns are rounds of a tournament in which every site of a set meets every other site once (the circle
+    method): the sites stand on a circle of odd length, of which one site is the top of the turn, and two
+    sites at the same distance to the left and to the right of the top are a pair. If c is even, the last site
+    stands in the middle and meets the top. The next site on the circle is the top of the next turn; the first
+    top and the direction are random. So every two sites are matched with the same probability, at most once
+    in a tournament, and without sorting. The order of the pairs and the order of the turns are as probable as
+    their reverse.
     """
     R, c = sites.shape
     length = tournament(c)
@@ -496,13 +508,13 @@ def matchings(key, sites: np.ndarray, turns: int) -> Callable:
 
 
 class Together(NamedTuple):
-    """A way in which a sweep moves some sets of sites that change together.
+    """Sets of sites that change together, with the visit that draws them in a sweep.
 
     Attributes
     ----------
     sets : Sets
     kind : "coloured sets", "scanned sets" or "lines"
-        As in `Interactions`; lines are those of sites that may also change alone.
+        Which sets of `Interactions` they are; "lines" stands for sites that may also change alone.
     round : Round
     visit : (number of turns) -> ((key, x, backward) -> x)
     """
@@ -514,7 +526,7 @@ class Together(NamedTuple):
 
 
 def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
-    """The ways in which a sweep moves some sets of sites that change in pairs.
+    """For some sets of sites that change in pairs: the rounds of turns that a sweep may take, and the visits.
 
     Parameters
     ----------
@@ -541,23 +553,26 @@ def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
 
 
 def units_at_once(target, n: int, number: int) -> int:
-    """How many of a number of vectors with one unit are drawn in one batch."""
+    """How many vectors with one unit are drawn in one batch, of `number` vectors in all."""
     c = target.space.variables[n].constraint.sites.shape[1]
     return int(np.clip(AT_ONCE / cost_of_draws(target, n, c, 2), 1, number))
 
 
 def values_of_pair(v: Variable) -> int:
-    """The number of values of the first of two counts with a fixed sum at which most draws evaluate both."""
+    """How many values most draws evaluate for the first count of a pair; the second follows from the fixed
+    sum.
+    """
     if not v.finite:
         return v.drawn_among + 1
     return v.K if v.K <= MANY_SPLITS else NEAR_SPLITS + 1
 
 
 def with_one_unit(v: Variable) -> np.ndarray:
-    """(R,) int, the sets of more than two counts of which one is 1 above its bound, the others at theirs.
+    """(R,) int, the sets of three or more counts in which one count is 1 above its bound, the others at their
+    bounds.
 
-    They are the indicators of one category of several: a set has as many states as counts, and all of them
-    are looked at in one draw.
+    The counts of such a set indicate one of several categories. A set has as many states as counts, and one
+    draw looks at all of the states.
     """
     if not isinstance(v.constraint, FixedSums) or not v.finite or v.constraint.sites.shape[1] <= 2:
         return np.zeros(0, int)
@@ -565,11 +580,12 @@ def with_one_unit(v: Variable) -> np.ndarray:
 
 
 def taking_turns(target, candidates: Callable | None = None) -> list[tuple[Together, int]]:
-    """The sets of sites that change together, and how many turns a sweep takes with them, in its order.
+    """The sets of sites that change together, each with its number of turns in a sweep, in the order of the
+    sweep.
 
     Parameters
     ----------
-    candidates : as of `visits_of`
+    candidates : as in `visits_of`
     """
     candidates = candidates or candidates_in_stretch
     each, interactions = [], target.interactions
@@ -601,7 +617,7 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
         `first` (r, C) is the value that each candidate gives to the first site of its pair; the value of the
         second site follows from the constraint.
         """
-        # the barriers keep XLA from computing these again at each of their uses
+        # the barriers keep XLA from computing the values and the differences again at each of their uses
         values = jax.lax.optimization_barrier(v.constraint.candidates(first.astype(x.dtype), now))
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
         k = choose(u, d)[:, None, None]
@@ -635,7 +651,9 @@ def uniforms_for(key, v: Variable, r: int):
 
 
 def candidates_in_stretch(u, v: Variable, now):
-    """A `stretch`, and the logarithm of the weight of each of its values, 0: all count alike."""
+    """Candidates laid by `stretch`, and the logarithm of the weight of each: 0, since all have the same
+    weight.
+    """
     return stretch(u, v, now), 0.0
 
 
@@ -654,7 +672,7 @@ def draw_conditional(u, v: Variable, rows, now, differences):
         differences between the log density at each candidate and at the current value.
     """
     if not v.finite:
-        # the barriers keep XLA from computing these again at each of their uses
+        # the barriers keep XLA from computing the candidates and the differences again at each of their uses
         found = scattered(u[1:], v, rows, now) if v.nominal else stretch(u[1:], v, now)
         values = jax.lax.optimization_barrier(found)
         d = jax.lax.optimization_barrier(jnp.minimum(differences(values), LARGEST_DIFFERENCE))
@@ -677,7 +695,7 @@ def spaced_values(u, width: int, stride, now):
     Parameters
     ----------
     u : (r,) uniforms, which choose the position of the current value
-    stride : () or (r, 1) int, from one value to the next
+    stride : () or (r, 1) int, the distance from one value to the next
     now : (r,) int, current values
     """
     position = (u * (width + 1)).astype(now.dtype)
@@ -687,9 +705,9 @@ def spaced_values(u, width: int, stride, now):
 def scattered(u, v: Variable, rows, now):
     """(r, w + 1) int, for every site its current value, and values from anywhere in its support.
 
-    One of them is then drawn in proportion to its probability p. That leaves p as it is: a chain goes from x
-    to y with a probability proportional to p(y) times the mean of 1 / (p(x) + p(y) + the sum of p over the
-    other values), a mean that is the same from y to x. A value may come twice.
+    One of the values is then drawn in proportion to its probability p. This leaves p invariant: a chain goes
+    from x to y with a probability proportional to p(y) times the mean of 1 / (p(x) + p(y) + the sum of p over
+    the other values), and the mean is the same for a move from y to x. The same value may occur twice.
 
     Parameters
     ----------

@@ -15,12 +15,13 @@ MOST_PADDING = 4
 
 
 def component_finder(pairs: np.ndarray, d: int) -> Callable[[Any], tuple[Any, Any]]:
-    """A function of which edges are on, (E,) bool, that returns the components of the sites.
+    """A function that returns the components of the sites, given which edges are on, (E,) bool.
 
-    Every site has a label, at first its own number. In a round each site looks at the labels beside it, and
-    its root, the site whose number is its label, takes the lowest one that any of its followers sees. Then
-    every site takes the label of its root (pointer jumping). So components merge as wholes, in some log d
-    rounds; without the step at the root, labels would travel along edges only.
+    Every site has a label, at first its own index. The root of a site is the site whose index is its label.
+    In a round each site looks at the labels of its neighbours, and each root takes the lowest label that any
+    site with this root sees. Then every site takes the label of its root (pointer jumping). So components
+    merge as wholes, in about log d rounds; without the step at the root, labels would travel along edges
+    only, one edge in a round.
 
     Parameters
     ----------
@@ -30,7 +31,8 @@ def component_finder(pairs: np.ndarray, d: int) -> Callable[[Any], tuple[Any, An
     Returns
     -------
     callable
-        (on (E,) bool) -> (labels (d,) int, the lowest site of each site's component; the number of rounds)
+        (on (E,) bool) -> (labels (d,) int, the lowest site in the component of each site; the number of
+        rounds)
 
     References
     ----------
@@ -44,7 +46,7 @@ def component_finder(pairs: np.ndarray, d: int) -> Callable[[Any], tuple[Any, An
     across, edge = beside(pairs, degrees) if padded else (None, None)
 
     def lowest_beside(on):
-        """labels -> (d,) int, the lowest label of each site and of those that an edge joins to it."""
+        """labels -> (d,) int, the lowest label among each site and the sites that an edge joins to it."""
         if padded:
             seen = jnp.where(jnp.append(on, False)[edge], across, own)
             return lambda labels: jnp.minimum(labels, labels[seen].min(axis=0))
@@ -61,7 +63,8 @@ def component_finder(pairs: np.ndarray, d: int) -> Callable[[Any], tuple[Any, An
         def in_round(carried):
             labels, _, rounds = carried
             seen = lowest(labels)
-            # Zhang, Azad and Hu 2020, stochastic hooking: the root takes what its followers see
+            # Zhang, Azad and Hu 2020, stochastic hooking: each root takes the lowest label that its
+            # component's sites see
             hooked = jnp.minimum(seen, lowest_at(labels, labels, seen))
             new = hooked[hooked]
             return new, (new != labels).any(), rounds + 1
@@ -75,7 +78,7 @@ def component_finder(pairs: np.ndarray, d: int) -> Callable[[Any], tuple[Any, An
 
 
 def beside(pairs: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The other sites of the edges of each site, and the edges.
+    """For each site its neighbours in the graph, and the edges to them.
 
     Parameters
     ----------

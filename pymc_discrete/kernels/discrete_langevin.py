@@ -18,9 +18,9 @@ from pymc_discrete.runtime.checks import check_choice, check_switch, is_number, 
 from pymc_discrete.space.space import Space
 
 LANGEVIN_PROPOSALS = ("dlp", "dlmc")
-BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}  # between which "adapt" tunes the step size
+BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}  # the bounds within which "adapt" tunes the step size
 INITIAL_STEP_SIZE = 0.5  # the tuned step size before the first draw
-SMALL_TIME = 1e-20  # below this time, the probability of a jump equals the time up to rounding
+SMALL_TIME = 1e-20  # below this expected number of jumps, the probability of a jump equals it up to rounding
 
 
 class SiteProposals(NamedTuple):
@@ -31,7 +31,7 @@ class SiteProposals(NamedTuple):
     move : (d, k) float, log weights of the moves
     stay : (d,) float, log weight of staying
     weights : (d, k) float, weights of the moves, divided by the largest weight of the site
-    total : (d,) float, sum of a site's weights, that of staying included, between 1 and k + 1
+    total : (d,) float, sum of a site's weights, including the weight of staying, between 1 and k + 1
     """
 
     move: Any
@@ -75,7 +75,7 @@ class CachedProposals(NamedTuple):
 
 
 def empty_cache(x, differences, space: Space) -> CachedProposals:
-    """A cache of the right shapes that is valid for no parameters."""
+    """A cache of the right shapes that holds for no values of the parameters."""
     d, k = space.d, 1 if flips_only(space) else space.K
     zeros = jnp.zeros((d, k), differences.dtype)
     nan = jnp.full((), jnp.nan, differences.dtype)
@@ -86,10 +86,10 @@ def empty_cache(x, differences, space: Space) -> CachedProposals:
 
 
 def jumps(d, time, balancing: str) -> SiteProposals:
-    """The proposals of "dlmc": each site's Markov chain after `time`.
+    """The proposals of "dlmc": a Markov chain of each site, run for `time`.
 
-    The jump rate is that of the most probable value, so it is the same from every value of a finite site. The
-    barriers keep XLA from computing an exponential again at each of its uses.
+    The jump rate is the rate of leaving the most probable value, so it is the same from every value of a
+    finite site. The barriers keep XLA from computing an exponential again at each of its uses.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def jumps(d, time, balancing: str) -> SiteProposals:
     time : () float
     balancing : name of a balancing function
     """
-    # a barrier, without which XLA computes an exponential or a logarithm again in every row that reads it
+    # without this barrier, XLA computes an exponential or a logarithm again in every row that reads it
     once = jax.lax.optimization_barrier
     likeliest = jnp.maximum(d.max(axis=1), 0.0)
     if d.shape[1] == 1:
@@ -108,7 +108,7 @@ def jumps(d, time, balancing: str) -> SiteProposals:
         others = jnp.where(mode, -jnp.inf, all_values - likeliest[:, None])
     # whether any value besides the likeliest is possible
     movable = others.max(axis=1) > -jnp.inf
-    # log odds of all other values against the likeliest
+    # the log odds of all other values against the likeliest value
     log_odds = jnp.where(movable, row_logsumexp(others), 0.0)
     odds = once(jnp.exp(log_odds))
     log_rest = once(jnp.log(1 + odds))
@@ -136,7 +136,7 @@ def jumps(d, time, balancing: str) -> SiteProposals:
 
 
 def row_logsumexp(a):
-    """(d,) log of the summed exponentials of each row of a (d, k); callers mask rows that are all -inf."""
+    """(d,) float, the log of the sum of exponentials of each row of a (d, k); no row may be all -inf."""
     if a.shape[1] == 1:
         return a[:, 0]
     top = jnp.nan_to_num(a.max(axis=1), neginf=0.0)
@@ -152,9 +152,9 @@ def log_weight_of_choice(move, stay, chosen):
 
 
 def sum_of_logs(a, most: float):
-    """() float, sum of the logarithms of a (d,) whose entries are in [1, most].
+    """() float, the sum of the logarithms of a (d,) whose elements are in [1, most].
 
-    Takes one logarithm of the product of several entries, as many as cannot overflow in float32.
+    It takes one logarithm of the product of several elements, as many as cannot overflow in float32.
     """
     factors = int(30 / np.log10(most))
     padded = jnp.pad(a, (0, -a.shape[0] % factors), constant_values=1.0)
@@ -274,7 +274,7 @@ class DiscreteLangevin(Method):
             chosen = from_x.draw(uniforms(key, (space.d,), from_x.total.dtype))
             y, back = destination(x, chosen, space)
             logdensity, differences = target.logdensity_and_differences(y)
-            # Without the barrier XLA computes these again for each of their uses.
+            # Without the barrier XLA computes the log weights again at each of their uses.
             from_y = jax.lax.optimization_barrier(site_proposals(y, differences, space, params))
             proposed = State(y, logdensity, differences, CachedProposals(from_y, params))
             log_forward = jnp.where(from_x.weights.max() > 0, from_x.log_prob(chosen), jnp.inf)
@@ -295,7 +295,8 @@ def flips_only(space: Space) -> bool:
 
 
 def langevin_moves(x, differences, space: Space):
-    """The moves of all sites: k = 1, the other value, where every site has two values, and else k = K.
+    """The moves of all sites: one move, to the other value, where every site has two values, else one per
+    neighbour.
 
     Returns
     -------

@@ -52,11 +52,11 @@ class GibbsWithGradients(Method):
 
     def __post_init__(self) -> None:
         check_choice("balancing", self.balancing, BALANCING)
-        self.lengths  # noqa: B018 refuses a wrong number
+        self.lengths  # noqa: B018 the property is read so that it raises an error for a wrong number
 
     @property
     def lengths(self) -> PathLength:
-        """How the number of moves of a proposal is drawn, and tuned."""
+        """The distribution of the number of moves in a proposal, and how it is tuned."""
         return PathLength("n_flips", self.n_flips, LARGEST_TUNED)
 
     def check(self, target: Any) -> None:
@@ -93,9 +93,8 @@ class GibbsWithGradients(Method):
             known = log_density_after(target, state, y, drawn[0]) if by_difference else None
             proposed = moves.arrive(target, state, y, drawn, active, balancing, known)
             # Grathwohl et al. 2021, Eq. 27: the product over the moves. The probability of their number, L,
-            # does not depend on x, and cancels.
-            # Swaps do not commute; the way back makes the inverse moves in reverse order, with the same
-            # product.
+            # does not depend on x and cancels. Swaps do not commute: the reverse proposal makes the inverse
+            # moves in reverse order, with the same product.
             forward = log_probs(state, drawn, active)
             log_forward = jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf)
             return Proposed(proposed, log_forward, log_probs(proposed, back, active), active.sum())

@@ -20,7 +20,7 @@ class State(NamedTuple):
     x : (d,) int
     logdensity : () float, nats
     differences : (d, K) float, nats, 0 at the current value, -inf outside the support
-        Where some sites change only together, those of the moves of a kernel, see `PairMoves`.
+        Where some sites change only together, the differences of the moves of a kernel, see `PairMoves`.
     carry : pytree, further quantities that a kernel keeps to avoid computing them again, such as weights
     """
 
@@ -59,8 +59,8 @@ class Kernel(NamedTuple):
     scaled : (space) -> bool, whether the parameter "scale" is tuned to each site's unit of distance (see
         `spread`)
     sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone
-        A loop runs it instead of `step`, and evaluates densities and differences at the last state only. It
-        leaves the target invariant and need not be reversible.
+        A loop runs the sweeper instead of `step`, and evaluates densities and differences at the last state
+        only. A sweeper leaves the target invariant and need not be reversible.
     measured : zeros in the structure of the `Info.measured` of a sweeper
     """
 
@@ -115,8 +115,8 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
     """Run `transitions` steps in one compiled loop; with probability 1/2, one more, unless steps are sweeps.
 
     On a flat target every proposal is accepted, and an even number of flips never changes the parity of x.
-    With a random number of steps both parities are reached. It is drawn independently of x, so that the
-    target stays invariant. Sweeps conserve no such parity.
+    With a random number of steps both parities are reached. The number is drawn independently of x, so that
+    the target stays invariant. Sweeps conserve no such parity.
 
     Returns
     -------

@@ -18,28 +18,29 @@ from pymc_discrete.space.interactions import Sets
 from pymc_discrete.space.linear_constraint import Lines, longest
 from pymc_discrete.space.space import UNBOUNDED, Variable
 
-# (key) -> (sites, steps), both (T, R, m) int. Each of R sets is drawn along T directions, one after
-# another; in a direction its m sites change by `steps` each.
+# A function of a key that returns (sites, steps), both (T, R, m) int: each of R sets of sites is drawn along
+# T directions, one after another, and in a direction m sites of the set change by multiples of `steps`.
 Directions = Callable[[Any], tuple[Any, Any]]
-# A line of at most this many states is drawn from all of them, where the sites may also change alone.
+# Sites that may also change alone are drawn from all states of a line with at most this many states.
 LONGEST_WHOLE_LINE = 32
-COMBINED = 2.0  # mean number of basis vectors with a coefficient that is not 0, in a random combination
+COMBINED = 2.0  # mean number of nonzero coefficients in a random combination of basis vectors
 
 
 def lines_of_equations(target, sets: Sets, candidates: Callable, in_turn: bool) -> list[Way]:
-    """The ways in which some sets of sites that equations tie are drawn, each line given everything else.
+    """How sets of sites that linear equations tie are drawn along lines, each line given all other sites.
 
-    The first draws along short vectors, in random order: all of them where that is cheap, and at least as
-    many as the lattice of a set has dimensions. The second one draws along a random integer combination of a
-    basis: every vector of the lattice has a positive probability, so that every state is reached from every
-    other, whatever lies between them (Diaconis and Sturmfels 1998, who take a Markov basis in its place).
-    Directions do not depend on the state.
+    There are two visits. The first visit draws along short vectors, in random order: all of them where that
+    is cheap, and at least as many as the lattice of a set has dimensions. The second visit draws along a
+    random integer combination of a basis: every vector of the lattice has a positive probability, so that
+    every state is reached from every other, even where all states between them are impossible (Diaconis and
+    Sturmfels 1998 use a Markov basis for this). Directions do not depend on the state.
 
     Parameters
     ----------
     sets : the sets to draw; they must not interact, unless they are drawn in turn
-    candidates : lays candidate values about a current one, see `kernels.block_gibbs.candidates_in_stretch`
-    in_turn : whether the sets are drawn one at a time; what the target keeps of x is updated after each
+    candidates : a function that lays candidate values about a current value, see
+        `kernels.block_gibbs.candidates_in_stretch`
+    in_turn : whether the sets are drawn one at a time; `Target.carried` is then updated after each set
 
     References
     ----------
@@ -63,10 +64,10 @@ def lines_of_equations(target, sets: Sets, candidates: Callable, in_turn: bool) 
 
 
 def lines_beside(target, sets: Sets, candidates: Callable, in_turn: bool) -> Way:
-    """The way in which some sets are drawn along their lines (`Variable.lines`), in random order.
+    """How some sets of sites are drawn along their lines (`Variable.lines`), in random order.
 
-    A set is drawn along as many lines as it has sites, which may change alone, too; parameters as of
-    `lines_of_equations`.
+    A set is drawn along as many lines as it has sites; its sites may also change alone. The parameters are
+    those of `lines_of_equations`.
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)
@@ -76,12 +77,12 @@ def lines_beside(target, sets: Sets, candidates: Callable, in_turn: bool) -> Way
 def short_lines(
     target, n: int, lines: Lines, fewest: int, full: int, bounds: Any, candidates: Callable, in_turn: bool
 ) -> Way:
-    """The way in which sites of variable n are drawn along lines.
+    """The turns that a sweep may take along the lines of variable n, and the visit that takes them.
 
     Parameters
     ----------
-    fewest, full : as of `Round`
-    bounds : what has the bounds `lower` and `upper` (n,) of the sites
+    fewest, full : as in `Round`
+    bounds : an object with the bounds `lower` and `upper` (n,) of the sites
     """
     width = longest(lines, bounds.lower, bounds.upper)
     of_lines = lambda turns: visit(target, n, in_random_order(lines, turns), width, candidates, in_turn)
@@ -89,7 +90,7 @@ def short_lines(
 
 
 def round_of(target, n: int, lines: Lines, fewest: int, full: int, width: int, in_turn: bool) -> Round:
-    """The turns that a sweep may take along lines; in each turn every set is drawn along one of its own."""
+    """The turns that a sweep may take along lines; in each turn every set is drawn along one of its lines."""
     sets, _, m = lines.sites.shape
     v = target.space.variables[n]
     values = (
@@ -103,7 +104,9 @@ def round_of(target, n: int, lines: Lines, fewest: int, full: int, width: int, i
 
 
 def looks_at_whole_line(v: Variable, width: int) -> bool:
-    """Whether a draw along a line looks at all states of the line; `width` is the most that a line has."""
+    """Whether a draw along a line looks at all states of the line; `width` is the most states that a line
+    has.
+    """
     return v.finite and (v.constraint is not None or width <= LONGEST_WHOLE_LINE)
 
 
@@ -123,8 +126,8 @@ def in_random_order(lines: Lines, turns: int) -> Directions:
 def random_combinations(lattices: Lines) -> Directions:
     """One direction for each set, a random integer combination of its basis.
 
-    Each coefficient is 0 or, with a probability that does not depend on the others, of either sign and of
-    size j with probability 2^-j.
+    The coefficients are independent. Each is 0 or, with a fixed probability, of random sign and of size j
+    with probability 2^-j.
     """
     R, K, _ = lattices.steps.shape
     probability = np.minimum(0.5, COMBINED / lattices.number)[:, None]
@@ -176,17 +179,17 @@ def visit(target, n: int, directions: Directions, width: int, candidates: Callab
 
 
 def drawn_along(key, target, n: int, sites, steps, x, width: int, candidates: Callable, joined):
-    """x after a draw of sites of variable n from their conditional on the lines x + t v, given all other
-    sites.
+    """x after sites of variable n are drawn from their conditional on lines x + t v, given all other sites.
 
-    The candidates are all t that the bounds allow, or else a stretch: some values of t, laid at random
-    about 0, which is among them. There is a stretch where a bound is missing, and where a line has many
-    states of sites that may also change alone.
+    The candidates are all t that the bounds allow, or else a stretch: some values of t, laid at random about
+    0, which is one of them. A stretch is used where a bound is missing, and where a line has many states and
+    its sites may also change alone.
 
     Parameters
     ----------
-    sites, steps : (r, m) int, of each line the sites that change, counted within the variable, and v
-    joined : what the target keeps of x to find differences faster, `target.carried(x)`; or None
+    sites, steps : (r, m) int, for each line the sites that change, counted within the variable, and the
+        elements of v
+    joined : `target.carried(x)`, by which differences take less time, or None
     """
     start, v = target.space.blocks[n]
     now, moving = x[start + sites], steps != 0
@@ -202,7 +205,7 @@ def drawn_along(key, target, n: int, sites, steps, x, width: int, candidates: Ca
     else:
         t, log_weights = candidates(u[1:], v, jnp.zeros(sites.shape[:1], x.dtype))
     values = (now[:, None] + t[..., None] * steps[:, None]).astype(x.dtype)
-    # the barriers keep XLA from computing these again at each of their uses
+    # the barriers keep XLA from computing the values and the differences again at each of their uses
     values = jax.lax.optimization_barrier(values)
     d = jnp.minimum(target.joint_differences(n, sites, values, x, joined), LARGEST_DIFFERENCE)
     k = choose(u[0], jax.lax.optimization_barrier(d) + log_weights)[:, None, None]

@@ -31,7 +31,8 @@ def wrapped_value(space: Space, site, value):
 def step_to(space: Space, now, site, column):
     """(L,) int, the step that takes `site` from value `now` to its neighbour `column`.
 
-    The cyclic shift on a finite site, the offset on a windowed one: steps commute and invert by negation.
+    A step is a cyclic shift on a finite site and an offset on a windowed site. Steps commute, and the
+    negative of a step undoes it.
     """
     # the index of the neighbour in a finite support, or its offset for a site with a window
     neighbour = jnp.asarray(space.column)[site, column] if space.windowed.any() or (space.K > 1) else column
@@ -57,7 +58,9 @@ def column_back(space: Space, site, column, before):
 
 
 def log_weights_of(x, differences, space: Space, balancing: str, sites=None):
-    """(d, K) or (m, K) log g of the differences, -inf at current values and at impossible ones."""
+    """The values of log g at the differences, (d, K) or (m, K), -inf at current values and at impossible
+    values.
+    """
     if sites is None:
         column, windowed, index = space.column, space.windowed, x - space.lower
     else:
@@ -88,31 +91,31 @@ class Weights(NamedTuple):
 
 
 def weights_of(x, differences, space: Space, balancing: str) -> Weights:
-    """The weights of all moves from x (d,), by their differences (d, K)."""
+    """The weights of all moves from x (d,), computed from their differences (d, K)."""
     return scaled(log_weights_of(x, differences, space, balancing))
 
 
 def scaled(logw) -> Weights:
-    """The weights of all moves from their logarithms, an array of any shape."""
+    """The weights of all moves, computed from their logarithms, an array of any shape."""
     top = jnp.max(logw)
     weights = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - top))
     return Weights(weights, top, weights.sum())
 
 
 def updated(before: Weights, touched, logw, all_log_weights: Callable) -> Weights:
-    """The weights after a move, from those before it.
+    """The weights of all moves after one move, computed from the weights before it.
 
     Parameters
     ----------
-    touched : (m,) int, the rows that change, padded with the number of rows
-    logw : (m, ...), their log weights
+    touched : (m,) int, the rows of weights that change, padded with the number of rows
+    logw : (m, ...), the new log weights of these rows
     all_log_weights : () -> log weights of all moves
     """
     of_touched = jnp.where(jnp.isneginf(logw), 0.0, jnp.exp(logw - before.top))
     weights = before.weights.at[touched].set(of_touched, mode="drop")
     total = weights.sum()
     # The weights are still divided by exp(`before.top`), but the largest log weight may have changed since.
-    # If the sum of the weights therefore comes close to overflow or underflow, all are computed again.
+    # If their sum therefore comes close to overflow or underflow, all weights are computed again.
     limits = jnp.finfo(total.dtype)
     safe = (total > limits.tiny**0.5) & (total < limits.max**0.5)
     return jax.lax.cond(
@@ -127,10 +130,10 @@ def arrive(target, before: State, y, sites, balancing: str, logdensity=None) -> 
 
     Parameters
     ----------
-    before : State, from which y differs at no site but `sites`
+    before : State, which differs from y at no site except `sites`
     y : (d,) int
-    sites : (L,) int; entries d stand for no site
-    logdensity : () float, the log density of the state where it is known; None computes that at y
+    sites : (L,) int; the number d stands for no site
+    logdensity : () float, the log density at y if it is known; None computes it
     """
     touched = target.touched(sites).reshape(-1) if target.local else None
     if touched is not None and 2 * touched.shape[0] <= target.space.d:
@@ -167,15 +170,17 @@ class SingleSites:
         self.space, self.longest = space, space.d
 
     def at(self, x, target):
-        """The log density at x (d,), and the differences (d, K) of all moves from there, nats."""
+        """The log density at x (d,), and the differences (d, K) of all moves from x, nats."""
         return target.logdensity_and_differences(x)
 
     def weights(self, x, differences, balancing: str) -> Weights:
-        """The weights of all moves from x (d,), by their differences."""
+        """The weights of all moves from x (d,), computed from their differences."""
         return weights_of(x, differences, self.space, balancing)
 
     def made(self, x, moves, active):
-        """(d,) int, x after those of `moves` (L,) that are `active` (L,), and (L,) int, the moves back."""
+        """(d,) int, x after those of `moves` (L,) for which `active` (L,) is true; (L,) int, the moves that
+        undo them.
+        """
         site, column = moves // self.space.K, moves % self.space.K
         step = step_to(self.space, x[site], site, column)
         if moves.shape[0] == 1:
@@ -189,15 +194,16 @@ class SingleSites:
     def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:
         """The state at y, where `moves`, of which some are `active`, have led from the state `before`.
 
-        Only what the moves touch is computed anew; see the function `arrive`.
+        Only the weights of sites whose differences the moves change are computed again; see the function
+        `arrive`.
         """
         sites = jnp.where(active, moves // self.space.K, self.space.d)
         return arrive(target, before, y, sites, balancing, logdensity)
 
     def visit(self, visited, move):
-        """`visited` (d,) bool with the site of a move () added."""
+        """`visited` (d,) bool, with the site of a move () marked as well."""
         return put(visited, move // self.space.K, True)
 
     def of_visited(self, visited):
-        """(d, 1) bool, whether moves change a site that is `visited` (d,)."""
+        """(d, 1) bool, whether the moves of each site change a site for which `visited` (d,) is true."""
         return visited[:, None]

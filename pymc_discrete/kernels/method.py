@@ -1,7 +1,7 @@
 """What a method for discrete sites is: its options, what it asks of a model, and the kernel that it makes.
 
-A method is a class in a file of its own. `steps/methods.py` makes the step of the same name of it, for
-`pm.sample` and `pmd.sample`, and `kernel_function` the function of JAX alone.
+A method is a class in a file of its own. From it `steps/methods.py` makes the step of the same name, for
+`pm.sample` and `pmd.sample`, and `kernel_function` makes a function that needs only JAX.
 """
 
 import inspect
@@ -25,9 +25,10 @@ class Method(ABC):
     Attributes
     ----------
     reported : {name of a sampler statistic: name of the kernel's parameter that it shows}
-    constrained : whether it moves vectors whose elements cannot change alone
-    equations : whether it moves variables along linear equations that the log density needs to hold
-    one_by_one : whether it draws each site from its conditional, given all others
+    constrained : whether the method moves vectors whose elements cannot change alone
+    equations : whether the method moves variables that linear equations tie, along vectors that keep the
+        equations
+    one_by_one : whether the method draws each site from its conditional, given all other sites
     with_numbers : whether data and constants of the model may be inputs of the density
     """
 
@@ -39,14 +40,15 @@ class Method(ABC):
 
     @abstractmethod
     def kernel(self) -> tuple[Kernel, dict[str, Any]]:
-        """The kernel, and its parameters before tuning."""
+        """The kernel, and the parameters of the kernel before tuning."""
 
     def options(self) -> dict[str, Any]:
-        """{name: value} of what decides how it moves."""
+        """{name: value} of the options that decide how the method moves."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def check(self, target: Any) -> None:  # noqa: B027
-        """Refuse a target that the method cannot sample; log which variables of it can have one value only.
+    def check(self, target: Any) -> None:  # noqa: B027 an empty method that a subclass need not override
+        """Refuse a target that the method cannot sample; log which variables of the target have one possible
+        value.
 
         Raises
         ------
@@ -55,21 +57,23 @@ class Method(ABC):
         """
 
     def options_of_step(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options of its step (`differences`, `transitions`, ...) as the method needs them.
+        """The options of the step (`differences`, `transitions`, ...) with the values that the method needs.
 
         Raises
         ------
         ValueError
-            For one that does not go with the method.
+            For an option that does not go with the method.
         """
         return options
 
     @property
     def bias(self) -> str | None:
-        """Where the draws are biased: a warning that says so and names the remedy."""
+        """A warning that says why the draws are biased and names the remedy; None where the draws are
+        unbiased.
+        """
         return None
 
-    # ------------------------------------------------------------ what a draw costs
+    # ------------------------------------------------------------ the cost of a draw
     @property
     def moves_one_site(self) -> bool:
         """Whether a transition changes one site only."""
@@ -88,10 +92,12 @@ class Method(ABC):
         return 1
 
     def joint_moves(self, target: Any) -> dict[str, int]:
-        """{variable: how many moves of several of its sites a transition makes}, where more than one."""
+        """{variable: how many moves of several of its sites a transition makes}, for variables with more than
+        one such move.
+        """
         return {}
 
-    # ------------------------------------------------------------ what is chosen when tuning ends
+    # ------------------------------------------------------------ parameters chosen when tuning ends
     def chosen(self, target: Any) -> Callable[[Any, Any], dict[str, Any]] | None:
         """The function that chooses parameters of the kernel when tuning ends; None where nothing is chosen.
 
@@ -101,7 +107,8 @@ class Method(ABC):
         return None
 
     def remark(self, target: Any, measured: Any, variables: str) -> str | None:
-        """A line for the log on what was chosen, None where there is nothing to say.
+        """A line for the log about the parameters chosen at the end of tuning; None where there is nothing to
+        say.
 
         Parameters
         ----------
@@ -110,17 +117,18 @@ class Method(ABC):
         """
         return None
 
-    # ------------------------------------------------------------ what its draws are like
+    # ------------------------------------------------------------ properties of the draws
     def joint(self, target: Any) -> bool:
         """Whether all sites are drawn from their joint conditional, given the variables outside the block."""
         return False
 
     def complaint(self, accept: float, variables: str) -> str | None:
-        """A warning about the acceptance in the second half of tuning, in place of those of every step.
+        """A warning about the acceptance in the second half of tuning, in place of the warnings common to all
+        steps.
 
         Returns
         -------
-        the warning; "" where there is nothing to warn of; None to have the warnings of every step
+        the warning; "" where there is nothing to warn of; None for the warnings common to all steps
 
         Parameters
         ----------
@@ -130,7 +138,7 @@ class Method(ABC):
 
 
 def kernel_function(method: type[Method]) -> Callable[..., tuple[Kernel, dict[str, Any]]]:
-    """The function of a method's options that returns its kernel, and the parameters before tuning."""
+    """A function of a method's options that returns the kernel, and the kernel's parameters before tuning."""
 
     def function(*args: Any, **options: Any) -> tuple[Kernel, dict[str, Any]]:
         return method(*args, **options).kernel()
@@ -147,5 +155,5 @@ def kernel_function(method: type[Method]) -> Callable[..., tuple[Kernel, dict[st
 
 
 def snake_case(name: str) -> str:
-    """The name of a class as those of modules and functions are written."""
+    """The name of a class in snake case, as modules and functions are named."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

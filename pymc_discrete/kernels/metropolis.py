@@ -1,4 +1,4 @@
-"""The Metropolis-Hastings acceptance test, the only one of the package."""
+"""The Metropolis-Hastings acceptance test; no other file of the package has one."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Proposed(NamedTuple):
 
 
 def of_single_sites(x, target):
-    """The log density at x (d,), and the differences (d, K) of single sites, nats.
+    """The log density at x (d,), and the differences (d, K) of changing single sites, nats.
 
     Raises
     ------
@@ -74,11 +74,11 @@ def metropolis(
         accept = jnp.where(unknown, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
         # A log density of +inf is an error of the model. Accepting it lets a later check report it.
         accept = jnp.where(jnp.isposinf(proposed.logdensity), 1.0, accept)
-        # Only a start can be impossible, since such a state is never reached from a possible one. From there
-        # every move is accepted.
+        # Only a start can be impossible, since an impossible state is never reached from a possible one. From
+        # an impossible state every move is accepted.
         stuck = jnp.isneginf(state.logdensity) & (log_forward < jnp.inf) & ~jnp.isnan(proposed.logdensity)
         accept = jnp.where(stuck, 1.0, accept)
-        # Several moves that stay inside the support one by one may leave it together.
+        # Several moves, each of which alone stays inside the support, may leave the support together.
         space = target.space
         accept = jnp.where(jnp.all((proposed.x >= space.lower) & (proposed.x <= space.upper)), accept, 0.0)
         if adjusted:

@@ -1,10 +1,10 @@
 """Moves of spaces in which some sites change only together: transfers between counts, swaps, single sites.
 
-All moves of a space are numbered from 0, such that what a number means does not depend on the state: that
-one count gives a fixed number of units to another, that two elements of a permutation swap their values, or
-that a free site makes a cyclic shift or goes by an offset. Every number therefore has one inverse. Transfers
-and moves of single sites commute; swaps do not, and a sequence of moves is undone by the inverse moves in
-reverse order.
+All moves of a space are numbered from 0, and the meaning of a number does not depend on the state: one count
+gives a fixed number of units to another, two elements of a permutation swap their values, or a site that may
+change alone makes a cyclic shift or changes by an offset. Every move therefore has one inverse. Transfers and
+moves of single sites commute; swaps do not, and a sequence of moves is undone by the inverse moves in reverse
+order.
 """
 
 from abc import ABC, abstractmethod
@@ -22,16 +22,17 @@ from pymc_discrete.space.constraints import PairConstraint
 from pymc_discrete.space.indexing import picked
 from pymc_discrete.space.space import SMALLEST, Space, Variable
 
-# A change of one site alone may be impossible that is possible when another site changes with it. In the
-# table of `PairMoves.table` such a change lowers the log density by this many nats, and not by infinitely
-# many.
+# A change of one site alone may be impossible although it is possible together with a change of another site.
+# In the table of `PairMoves.table` such a change lowers the log density by this many nats, and not by
+# infinitely many.
 IMPOSSIBLE_PENALTY = 5.0
 
 
 class MoveGroup(ABC):
-    """The R C moves of one variable. R rows of sites, pairs or single ones, change in each of C ways.
+    """The R C moves of one variable: each of R rows of sites, pairs or single sites, changes in one of C
+    ways.
 
-    A way is a number of units, a shift or an offset.
+    A way to change is a number of units, a shift or an offset.
 
     Parameters
     ----------
@@ -67,28 +68,31 @@ class MoveGroup(ABC):
 
     @abstractmethod
     def moved(self, now: Any, row: Any, way: Any) -> Any:
-        """(..., J) int, the values of a row's sites after it changed in a way, from those before, `now`."""
+        """(..., J) int, the values of the sites of a row after they changed in one of the C ways; `now` are
+        the old values.
+        """
 
     @abstractmethod
     def inverse(self, row: Any, way: Any) -> Any:
-        """The way that undoes `way` for a row."""
+        """The one of the C ways that undoes the change `way` of a row."""
 
     @abstractmethod
     def differences(self, target: Any, x: Any, carried: Any, rows: Any = None) -> Any:
-        """(r, C) nats, how the log density changes by each move of some rows (None: all) from x (d,).
+        """(r, C) nats, the changes of the log density by each move of some rows (None: all rows) from x (d,).
 
         Parameters
         ----------
-        carried : what the target keeps of x, `target.carried(x)`; None where it keeps nothing
+        carried : `target.carried(x)`, by which differences take less time; None if it was not computed
         """
 
     @abstractmethod
     def estimates(self, table: Any, x: Any, z: Any, rows: Any = None) -> Any:
-        """(r, C) nats, estimates of the differences of moves from z (d,), as sums of changes of single sites.
+        """(r, C) nats, estimates of the differences of moves from z (d,): sums of the changes by single
+        sites.
 
-        These are taken from `table` (size, K), how each site alone would change the log density at x (d,):
-        a site that goes from value a to b adds table[b] - table[a]. Of a site with a window the table has
-        the offsets from its value in x only, so that it moves only if it still has this value.
+        The argument `table` (size, K) has the changes of the log density if a site alone changes at x (d,). A
+        site that goes from value a to b adds table[b] - table[a]. For a site with a window the table has only
+        the offsets from the value in x, so that the site moves only if it still has this value.
         """
 
 
@@ -125,7 +129,9 @@ class FreeSites(MoveGroup):
         return self._by_move(table if rows is None else table[rows], x, z, rows)
 
     def _by_move(self, table, x, z, rows):
-        """(r, C) nats, the changes by each move of some rows from z, of the table (r, K) of values at x."""
+        """(r, C) nats, the change by each move of some rows from z, from the `table` (r, K) of changes of
+        single sites at x.
+        """
         sites = self.start + (np.arange(self.v.size) if rows is None else rows)
         if not self.v.finite:
             return jnp.where((z == x)[sites][:, None], table, -jnp.inf)
@@ -137,7 +143,7 @@ class FreeSites(MoveGroup):
 
 
 class PairsOfSites(MoveGroup):
-    """All pairs of sites of each set, which move together."""
+    """All pairs of sites of each set; the two sites of a pair change together."""
 
     def __init__(self, n: int, start: int, v: Variable):
         super().__init__(n, start, v)
@@ -157,7 +163,8 @@ class PairsOfSites(MoveGroup):
 
 
 class Transfers(PairsOfSites):
-    """Transfers of units between counts with a fixed sum: of 1, 2, 4, ... units, or of the window's offsets.
+    """Transfers of units between counts with a fixed sum: of 1, 2, 4, ... units, or by the offsets of the
+    window.
 
     The first count of a pair gains what the second loses, or the other way round.
     """
@@ -180,7 +187,9 @@ class Transfers(PairsOfSites):
         return gains[:, 0] + gains[:, 1, ::-1]
 
     def _gains(self, table, x, z, sites):
-        """(r, J, C) nats, by the table, the change if each site (r, J) alone gains the units of a move."""
+        """(r, J, C) nats, by the table, the change of the log density if a site (r, J) alone gains the units
+        of a move.
+        """
         now = z[self.start + sites][..., None]
         if not self.v.finite:  # column c of the table is for the value in x plus the c-th offset
             return jnp.where(now == x[self.start + sites][..., None], table[sites], -jnp.inf)
@@ -211,17 +220,18 @@ class Swaps(PairsOfSites):
 
     def _of_set(self, table, now):
         """(c (c - 1) / 2,) nats, the estimates of all swaps of a permutation `now` (c,), by its `table`."""
-        # Entry (j, i): how the log density changes if element i takes the value of element j. Rows of the
-        # table are gathered as a whole, which is faster than to gather single entries.
+        # Element (j, i) is the change of the log density if element i takes the value of element j. Rows of
+        # the table are gathered as a whole, which takes less time than to gather single elements.
         gain = table.T[now] - table[np.arange(len(now)), now]
         return (gain + gain.T)[np.triu_indices(len(now), 1)]
 
 
 def units_of(v: Variable) -> np.ndarray:
-    """(C,) int, how many units a count may gain in one move, with the negative numbers.
+    """(C,) int, the numbers of units that a count may gain in one move; a negative number is a loss.
 
-    For counts with a window these are its offsets. Else they are 1, 2, 4, ... up to `SMALLEST`, or to a
-    quarter of the largest range, if that is more: about four standard deviations of a count of 250 units.
+    For counts with a window the numbers are the offsets of the window. Else they are 1, 2, 4, ... and their
+    negatives, up to `SMALLEST` or to a quarter of the largest range, whichever is more: about four standard
+    deviations of a count of 250 units.
     """
     if not v.finite:
         return np.asarray(v.offsets)
@@ -234,8 +244,8 @@ def units_of(v: Variable) -> np.ndarray:
 class PairMoves:
     """All moves of a space in which some sites change only together, numbered group by group.
 
-    Within a group, move r C + c changes the sites of row r in way c. Kernels use the same methods as those of
-    `SingleSites`; those about tables and estimates are for `path_auxiliary`.
+    Within a group, move r C + c changes the sites of row r in the way c. The methods that kernels use are
+    those of `SingleSites`; the methods about tables and estimates are for `path_auxiliary` only.
 
     Attributes
     ----------
@@ -256,14 +266,17 @@ class PairMoves:
         self.size, self.longest = ends[-1] if ends else 0, sum(group.longest for group in groups)
 
     def _each(self, move):
-        """For each group: the group, and whether a move (...) belongs to it, with its row and way."""
+        """For each group: the group; whether the moves (...) belong to it; and the rows and the ways of these
+        moves.
+        """
         for first, group in self.groups:
             own = jnp.clip(move - first, 0, group.size - 1)
             yield group, (move >= first) & (move < first + group.size), own // group.C, own % group.C
 
     def _joined(self, arrays: list):
-        """(size,) float, log weights or differences of all moves, concatenated from those of the groups."""
-        # In a space without moves there is one entry, of weight 0: a move that is never chosen.
+        """(size,) float, log weights or differences of all moves, concatenated from the arrays of
+        the groups."""
+        # A space without moves gets one element, of weight 0: a move that is never chosen.
         return jnp.concatenate([a.reshape(-1) for a in arrays]) if arrays else jnp.full(1, -jnp.inf)
 
     # ------------------------------------------------------------ moves
@@ -275,14 +288,16 @@ class PairMoves:
         return x
 
     def inverse(self, moves):
-        """(...) int, the moves that undo `moves` (...)."""
+        """(...) int, the moves that undo the moves `moves` (...)."""
         back = moves
         for group, own, row, way in self._each(moves):
             back = jnp.where(own, moves - way + group.inverse(row, way), back)
         return back
 
     def made(self, x, moves, active):
-        """(d,) int, x after the `active` ones, the first, of `moves` (L,); and (L,) int, their inverses."""
+        """(d,) int, x after the first of `moves` (L,), the ones that are `active`; and (L,) int, the inverse
+        moves.
+        """
         if moves.shape[0] == 1:
             return self.after(x, moves[0]), self.inverse(moves)
         y = jax.lax.fori_loop(0, active.sum(), lambda t, y: self.after(y, moves[t]), x)
@@ -299,11 +314,11 @@ class PairMoves:
         return sites
 
     def visit(self, visited, move):
-        """`visited` (d,) bool with the sites of a move () added."""
+        """`visited` (d,) bool, with the sites of a move () marked as well."""
         return visited.at[self.sites_of(move)].set(True, mode="drop")
 
     def of_visited(self, visited):
-        """(size,) bool, the moves that change a site which is `visited` (d,)."""
+        """(size,) bool, the moves that change a site for which `visited` (d,) is true."""
         of_rows = [
             jnp.repeat(visited[g.start + g.sites].any(axis=1), g.C, total_repeat_length=g.size)
             for _, g in self.groups
@@ -312,7 +327,7 @@ class PairMoves:
 
     # ------------------------------------------------------------ exact differences
     def at(self, x, target):
-        """The log density at x (d,), and the differences (size,) of all moves from there, nats."""
+        """The log density at x (d,), and the differences (size,) of all moves from x, nats."""
         return target.logdensity(x), self.differences(x, target)
 
     def differences(self, x, target):
@@ -328,7 +343,7 @@ class PairMoves:
         return self._joined([group.differences(target, x, carried) for _, group in self.groups])
 
     def weights(self, x, differences, balancing: str) -> Weights:
-        """The weights of all moves from x (d,), by their differences."""
+        """The weights of all moves from x (d,), computed from their differences."""
         return scaled(log_weights(differences, False, balancing))
 
     def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:
@@ -363,7 +378,7 @@ class PairMoves:
     def rows_with(self, sites) -> list:
         """[(m,) int], for each group the rows that hold any of `sites` (l,), padded with the number of rows.
 
-        An entry d of `sites` is no site.
+        The number d in `sites` stands for no site.
         """
         rows = []
         for _, group in self.groups:
@@ -374,7 +389,7 @@ class PairMoves:
         return rows
 
     def numbers(self, rows: list):
-        """(m,) int, the numbers of the moves of some rows of each group; `size` for rows that are padding."""
+        """(m,) int, the indices of the moves of some rows of each group; `size` for rows that are padding."""
         numbers = [np.full(0, self.size)]
         for (first, group), of_group in zip(self.groups, rows, strict=True):
             moves = first + of_group[:, None] * group.C + np.arange(group.C)
@@ -383,19 +398,23 @@ class PairMoves:
 
     # ------------------------------------------------------------ estimates
     def by_table(self, x, target):
-        """The log density at x (d,); and `table` there with the estimates (size,) of all moves."""
+        """The log density at x (d,); and a pair of the `table` at x and the estimates (size,) of
+        all moves."""
         table = self.table(x, target)
         return target.logdensity(x), (table, self.estimates(table, x, x))
 
     def table(self, x, target):
-        """(d, K) float, nats, how each site alone would change the log density without constraints."""
+        """(d, K) float, nats, the change of the log density if each site alone changes, without the
+        constraints.
+        """
         d = jnp.minimum(target.differences_alone(x), LARGEST_DIFFERENCE)
         _, inside = self.space.neighbours(x, alone=True)
         together = self.space.constrained[:, None] & inside & jnp.isneginf(d)
         return jnp.where(together, -IMPOSSIBLE_PENALTY, d)
 
     def estimates(self, table, x, z, rows: list | None = None):
-        """(size,) nats, estimates of the differences of all moves from z, by a table that was computed at x.
+        """(size,) nats, estimates of the differences of all moves from z, from a table that was computed at
+        x.
 
         Parameters
         ----------
@@ -412,7 +431,7 @@ class PairMoves:
 
 
 def moves_of_space(space: Space) -> Any:
-    """The moves of a space: those of single sites, unless some change only together.
+    """The moves of a space: moves of single sites, or `PairMoves` if some sites change only together.
 
     Raises
     ------

@@ -23,8 +23,8 @@ from pymc_discrete.space.space import Space
 # the largest mean path length that "adapt" may choose for PAFS with backtracking
 LARGEST_MEAN_LENGTH = 1_000
 # The largest mean path length that "adapt" may choose for PAS (recompute=True). Each move of a path computes
-# all differences again, and nearly every path is accepted, however long it is. Tuned to an acceptance rate
-# alone, paths would become so long that a draw takes too much time.
+# all differences again, and nearly every path is accepted, however long it is. If only the acceptance rate
+# were tuned, paths would become so long that a draw takes too much time.
 LARGEST_RECOMPUTED = 20
 # The largest mean path length that "adapt" may choose for PAFS without backtracking, where a draw costs as
 # much as the longest possible path, whatever length is drawn.
@@ -59,9 +59,8 @@ class PathAuxiliary(Method):
         to an acceptance of 0.574 (Sun, Dai and Schuurmans 2022).
     recompute : bool, default False
         False is PAFS, which computes differences at the two ends of a path (Eq. 5 and 6). True is PAS, which
-        computes them at each of its points. That is worth its price only if a move changes few of the
-        differences, or if it changes them so much that the differences at the start mislead the path (parity
-        constraints).
+        computes them at each of its points. PAS pays only if a move changes few of the differences, or if it
+        changes them so much that the differences at the start mislead the path (parity constraints).
     backtrack : bool, default True
         Whether a path may change a site more than once. If not, all sites of a PAFS path are drawn at once
         (App. B.3); long paths are rejected more often, and cost less on an accelerator.
@@ -88,7 +87,7 @@ class PathAuxiliary(Method):
         check_choice("balancing", self.balancing, BALANCING)
         check_switch("recompute", self.recompute)
         check_switch("backtrack", self.backtrack)
-        self.lengths  # noqa: B018 refuses a wrong length
+        self.lengths  # noqa: B018 the property is read so that it raises an error for a wrong length
 
     @property
     def lengths(self) -> PathLength:
@@ -113,7 +112,7 @@ class PathAuxiliary(Method):
         )
 
         def by_table(space: Space) -> bool:
-            """Whether the moves are weighted by a table of what single sites would change."""
+            """Whether the weights of the moves come from a table of the changes by single sites."""
             return bool(space.constrained.any()) and not recompute
 
         def draw_path(space: Space) -> Callable:
@@ -162,8 +161,9 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
     moves, most, one = moves_of_space(target.space), u.shape[0], np.ones(1, bool)
 
     def made(state: State, move):
-        """The state after a move, and the move back."""
-        # the log density is computed at the end of the path only; until then it is that of the start
+        """The state after a move, and the move that undoes it."""
+        # The log density is computed at the end of the path only; until then the state keeps the value at the
+        # start.
         y, back = moves.made(state.x, move[None], one)
         return moves.arrive(target, state, y, move[None], one, balancing, state.logdensity), back[0]
 
@@ -193,7 +193,7 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
     )
     if not backtrack:
         # The reverse path excludes sites in the opposite order, which is known only once the path is
-        # complete: it is walked again from its end to its start.
+        # complete. The path is therefore walked again from its end to its start.
 
         def move_back(n, carried):
             state, visited, back = carried
@@ -221,7 +221,8 @@ def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
     v = uniforms(key, (most,)) if space.K > 2 or space.windowed.any() else u
 
     def draw_column(t, logw):
-        if logw.shape[0] == 2 and not space.windowed.any():  # the only neighbour is the other value
+        # with two values, the only neighbour is the other value
+        if logw.shape[0] == 2 and not space.windowed.any():
             return (logw[1] > -jnp.inf).astype(int)
         return pick(v[t], jnp.exp(logw))
 
@@ -255,7 +256,7 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
     """(y, log probability, path) of L moves whose weights come from the differences at `state` (Eq. 5).
 
     After a move, the differences of a finite site are taken relative to its new value, d[i, k] - d[i, new]. A
-    windowed site is visited once at most, since its differences are those of its first value only.
+    windowed site is visited at most once, since its differences are known for its first value only.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
     state : State, at which the differences are taken
     x : (d,) int, where the path starts
     choose_site : (t, weights of all sites) -> () int, the site of move t
-    choose_column : (t, (K,) log weights of the site's moves) -> () int, the neighbour it goes to
+    choose_column : (t, (K,) log weights of the site's moves) -> () int, the neighbour that the site goes to
     path : where the moves are recorded, or None
     """
     space, top = target.space, state.carry.top
@@ -271,7 +272,7 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
     differences = jnp.minimum(state.differences, LARGEST_DIFFERENCE)
 
     def log_weights_at(site, now):
-        """(K,) log weights, less `top`, of the moves of one site from the value `now`."""
+        """(K,) log weights of the moves of one site from the value `now`, less `top`."""
         d, index = differences[site], now - per_site(space.lower, site)
         windowed = per_site(space.windowed, site)
         current = ~windowed & (jnp.arange(space.K) == index)
@@ -318,7 +319,7 @@ def record(path: MovePath, t, site, column, before) -> MovePath:
 def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, backtrack: bool):
     """(end, log_forward, log_back) of a path that changes no site twice (App. B.3).
 
-    All its sites are drawn at once, ordered and without replacement.
+    All sites of the path are drawn at once, ordered and without replacement.
 
     Parameters
     ----------
@@ -330,8 +331,8 @@ def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, b
     active = jnp.arange(most) < L
 
     def log_prob(state: State, site, column, active):
-        # Each move's weight is divided by the weights of all sites not drawn before it. These are summed up
-        # and never subtracted from the total, so that a small remainder loses no digits.
+        # The weight of each move is divided by the sum of the weights of all sites not drawn before it. These
+        # weights are added up and never subtracted from the total, so that a small remainder loses no digits.
         site_weights = state.carry.weights.sum(axis=1)
         never_drawn = site_weights.at[jnp.where(active, site, space.d)].set(0.0, mode="drop").sum()
         chosen = jnp.where(active, site_weights[site], 0.0)
@@ -353,11 +354,11 @@ def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, b
 
 # ---------------------------------------------------------------- PAFS on moves of two sites
 def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path of pairs of sites, and of free ones (Eq. 5 and 6).
+    """(end, log_forward, log_back) of a path of moves of pairs and of single sites (Eq. 5 and 6).
 
-    The moves at each point of the path are weighted by the table of single changes at its start, see
-    `PairMoves.estimates`; on the way back, in reverse order, by that at its end. Without backtracking no move
-    changes a site that has changed before.
+    The weights of the moves at each point of the path come from the table of changes of single sites at its
+    start, see `PairMoves.estimates`. The weights of the reverse path come from the table at its end. Without
+    backtracking no move changes a site that has changed before.
 
     Parameters
     ----------
@@ -373,17 +374,18 @@ def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bo
         table, at_state = state.differences
 
         def scaled(estimates):
-            """Log weights, less `top`."""
+            """The log weights less `top`, capped so that `exp` cannot overflow."""
             return jnp.minimum(log_weights(estimates, False, balancing) - state.carry.top, largest)
 
         def body(t, carried):
             z, logw, weights, log_prob, moves_back = carried
             move = choose(t, weights)
             log_prob += logw[move] - jnp.log(weights.sum())
-            # The barrier makes XLA read the weights before it changes them. Otherwise it copies them.
+            # The barrier makes XLA read the weights before it changes them. Otherwise it copies the array of
+            # weights.
             move, log_prob = jax.lax.optimization_barrier((move, log_prob))
             z = moves.after(z, move)
-            # only the moves of sites that have just moved have other weights than before
+            # only the moves of sites that have just moved have new weights
             rows = moves.rows_with(moves.sites_of(move))
             new = scaled(moves.estimates(table, state.x, z, rows)) if backtrack else -jnp.inf
             where = moves.numbers(rows)

@@ -9,9 +9,10 @@ from pymc_discrete.kernels.adaptation import Tuned
 from pymc_discrete.runtime.checks import is_integer_from, is_number, is_word
 from pymc_discrete.space.space import Space
 
-LARGEST_MEAN = 10_000  # a compiled proposal has room for twice as many moves
+# the largest mean length of a path; a compiled proposal has arrays for twice as many moves
+LARGEST_MEAN = 10_000
 # Lower bound of a tuned mean. Single moves may never be accepted, as under a parity constraint; with this
-# bound longer paths are still tried.
+# bound paths of several moves are still tried.
 SMALLEST_TUNED = 1.5
 INITIAL_MEAN = 3.0  # the tuned mean before the first draw
 
@@ -26,14 +27,14 @@ class PathLength:
     ----------
     name : name of the kernel's parameter
     option : "adapt", float or (lower, upper)
-        A float is the mean X of L ~ Uniform{1..2X-1}. A range is that of L, which in addition is 1 with
+        A float is the mean X of L ~ Uniform{1..2X-1}. A range is the range of L; in addition L is 1 with
         probability 1/(lower + upper - 1).
     largest_tuned : the largest mean that "adapt" may take
 
     Raises
     ------
     ValueError
-        For an option that is none of these.
+        For any other option.
     """
 
     def __init__(self, name: str, option: Any, largest_tuned: int):

@@ -12,10 +12,10 @@ that exceeds t, a uniform share of their total. An entry of weight 0 is never dr
 `winners`               entries without replacement, in order
 ======================  ====================================================================================
 
-The first four share their steps. `choose` has its own code for speed, because block Gibbs spends its time
-there: up to 8 weights are added one by one, which compiles to one loop without a matrix product. It also
-reports a row in which nothing is possible, where the others need a positive sum. `winners` needs no running
-sums.
+The first four functions share their steps. `choose` has its own code for speed, because block Gibbs spends
+most of its time in it: up to 8 weights are added one by one, which compiles to one loop without a matrix
+product. It also reports a row in which nothing is possible, where the others need a positive sum. `winners`
+needs no running sums.
 """
 
 import math
@@ -26,8 +26,9 @@ import numpy as np
 from jax.extend.random import threefry_2x32
 
 GENERATOR = "threefry2x32"
-BLOCK = 32  # number of weights in a block of `draw_categorical`
-FEW_ROWS = 4  # largest number of longer rows whose running sums are JAX's own
+BLOCK = 32  # the number of weights in a block of `draw_categorical`
+# JAX's own running sums are used for rows longer than `PIECE` if there are at most this many rows
+FEW_ROWS = 4
 PIECE = 64  # number of entries that `running_sum` adds up in one triangular matrix product
 ONE_BY_ONE = 8  # largest row whose weights `choose` adds one by one
 
@@ -43,7 +44,7 @@ def key_of(seed: int):
 
 
 def key_of_words(words):
-    """The key whose data are `words` (2,) uint32."""
+    """The JAX key whose data are `words` (2,) uint32."""
     return jax.random.wrap_key_data(words, impl=GENERATOR)
 
 
@@ -53,7 +54,7 @@ def words(key, shape: tuple[int, ...]):
 
     Both words of every block of the generator are used, where JAX's own 32-bit draws use only one.
     """
-    if str(jax.random.key_impl(key)) != GENERATOR:  # a user's key of another generator
+    if str(jax.random.key_impl(key)) != GENERATOR:  # the key may be a user's, of another generator
         return jax.random.bits(key, shape, "uint32")
     first, second = jax.random.key_data(key)
     return threefry_2x32((first, second), jnp.arange(math.prod(shape), dtype=jnp.uint32)).reshape(shape)
@@ -72,7 +73,9 @@ def uniforms(key, shape: tuple[int, ...], dtype=float):
 
 # ---------------------------------------------------------------- running sums
 def running_sum(a):
-    """Cumulative sum along the last axis; of many rows by triangular matrix products of `PIECE` entries."""
+    """Cumulative sums along the last axis; for many rows, products of `PIECE` elements with a triangular
+    matrix.
+    """
     n = a.shape[-1]
     if n <= PIECE:
         return jnp.matmul(a, jnp.asarray(np.triu(np.ones((n, n))), a.dtype), precision="highest")
@@ -91,7 +94,7 @@ def first_above(ends, t):
 
 
 def entry_at(ends, t):
-    """The entry whose interval of the running sums `ends` (..., n) contains t (...), and t.
+    """The element whose interval of the running sums `ends` (..., n) contains t (...), and t.
 
     A t that rounding has put at or above the total is lowered to just below it.
     """
@@ -100,7 +103,9 @@ def entry_at(ends, t):
 
 
 def entry_and_rest(ends, t):
-    """The entry whose interval of the running sums `ends` (n,) contains t (...), and t less its beginning."""
+    """The element whose interval of the running sums `ends` (n,) contains t (...), and t less the start of
+    the interval.
+    """
     entry, t = entry_at(ends, t)
     return entry, t - jnp.where(entry > 0, ends[jnp.maximum(entry - 1, 0)], 0.0)
 
@@ -130,7 +135,9 @@ def draw_categorical(uniforms, weights):
 
 
 def choose_or_stay(uniforms, weights, total):
-    """(r,) int, an entry of each row of `weights` (r, K), or K, whose weight is the rest of `total` (r,)."""
+    """(r,) int, an element of each row of `weights` (r, K); or K, with the rest of `total` (r,) as its
+    weight.
+    """
     t = uniforms * total
     if weights.shape[1] == 1:
         return jnp.where(t < weights[:, 0], 0, 1)

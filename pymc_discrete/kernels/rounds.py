@@ -1,9 +1,10 @@
-"""How often a sweep moves sites that change together: a full round of their moves, where that is cheap.
+"""How many turns a sweep takes with sites that change together: enough to try each move once, where cheap.
 
 A sweep draws each site that may change alone once. If it matched n sites that change in pairs only once, it
-would try n / 2 of the n (n - 1) / 2 pairs; along as many lines as a lattice has dimensions, it would try few
-of those that are known. So a sweep takes several turns, one after another: as many as try each pair and each
-line once, or as are cheap. The cost is counted and not measured, so that draws do not depend on the clock.
+would try n / 2 of the n (n - 1) / 2 pairs. If it drew along as many lines as a lattice has dimensions, it
+would try few of the known lines. So a sweep takes several turns, one after another: enough to try each pair
+and each line once, or as many as are cheap. The cost is counted and not measured, so that draws do not depend
+on the clock.
 """
 
 from collections.abc import Callable
@@ -16,12 +17,13 @@ import numpy as np
 # `Round.fewest`.
 CHEAP_ROUND = 1e6
 COMPUTATION = 1250.0  # the overhead of one computation in a compiled loop
-CHOICE = 30.0  # what the random choice among several values costs, for each of the values
-ENTRY = 4.0  # the least cost of the log density of one site at one value
+CHOICE = 30.0  # the cost of the random choice among several values, for each of the values
+ENTRY = 4.0  # the least cost of evaluating the log density of one site at one value
 
 
 class Round(NamedTuple):
-    """The turns that a sweep takes with some sets of sites that change together.
+    """The numbers of turns that a sweep may take with some sets of sites that change together, and their
+    cost.
 
     Attributes
     ----------
@@ -38,19 +40,19 @@ class Round(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """The estimated cost of a turn with the overhead of its computations, in additions."""
+        """The estimated cost of a turn, with the overhead of its computations, in additions."""
         return self.computations * COMPUTATION + self.operations
 
 
-# a way in which a sweep moves some sets: the turns that it may take, and (number of turns) -> the visit
+# how a sweep moves some sets: the turns that it may take, and a function (number of turns) -> visit
 Way = tuple[Round, Callable[[int], Callable]]
 
 
 def numbers_of_turns(rounds: list[Round]) -> list[int]:
-    """How many turns of each round a sweep takes.
+    """The number of turns that a sweep takes of each round.
 
-    It takes the same share of the `full` turns of each: all of them, or as many as take `CHEAP_ROUND`
-    operations together; but never less than `fewest`.
+    The sweep takes the same share of the `full` turns of each round: all of them, or as many as cost
+    `CHEAP_ROUND` additions together, but never fewer than `fewest`.
     """
     whole = sum(r.full * r.cost for r in rounds if r.full > r.fewest)
     share = min(1.0, CHEAP_ROUND / whole) if whole else 1.0
@@ -58,11 +60,12 @@ def numbers_of_turns(rounds: list[Round]) -> list[int]:
 
 
 def cost_of_draws(target, n: int, values: int, sites: int) -> float:
-    """The estimated cost, in additions, of draws among `values` values in all, each of `sites` sites.
+    """The estimated cost, in additions, of draws among `values` values in all, where each value is of `sites`
+    sites.
 
-    All sites are those of variable n.
+    All of these sites belong to variable n.
 
-    Infinite where the cost of the log density is not known.
+    The cost is infinite where the cost of the log density is not known.
     """
     each = target.density.cost_of_value(n) / max(target.space.variables[n].size, 1)
     return values * (CHOICE + sites * max(each, ENTRY))

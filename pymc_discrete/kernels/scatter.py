@@ -1,8 +1,8 @@
-"""Sums and minima of values by an index: few of them element after element on a CPU.
+"""Sums and minima of values grouped by an index: in a loop for few values on a CPU, else by a scatter.
 
-A program for a CPU that has a scatter of XLA in a branch is slower by some microseconds a draw also where the
-branch is not taken. With a loop it is not. When it runs, a loop takes about as long for few elements, and
-longer for many.
+A program for a CPU with a scatter of XLA in one branch is slower by some microseconds a draw even if the
+branch is not taken. With a loop in the branch it is not slower. A loop that runs takes about as long as a
+scatter for few elements, and longer for many.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,19 @@ IN_TURN_UP_TO = 1000
 
 
 def added_at(index: Any, values: Any, n: int) -> Any:
-    """(n, ...) sums of those values (m, ...) whose index (m,) is equal; an index of n is left out."""
+    """(n, ...), for each index the sum of the values (m, ...) that have it; values with index n
+    are left out."""
     zeros = jnp.zeros((n + 1, *values.shape[1:]), values.dtype)
     return combined_at(zeros, index, values, jnp.add, lambda: zeros.at[index].add(values))[:n]
 
 
 def lowest_at(start: Any, index: Any, values: Any) -> Any:
-    """(n,) where element i is the minimum of `start[i]` and of those values (m,) whose index (m,) is i."""
+    """(n,), whose element i is the minimum of `start[i]` and of the values (m,) that have index i."""
     return combined_at(start, index, values, jnp.minimum, lambda: start.at[index].min(values))
 
 
 def combined_at(start: Any, index: Any, values: Any, combine: Callable, scatter: Callable) -> Any:
-    """`start` combined at each index with each value, in turn or by a scatter."""
+    """The array `start`, combined with each value at the index of the value, in a loop or by a scatter."""
     index = jnp.asarray(index)
 
     def in_turn():

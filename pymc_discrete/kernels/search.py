@@ -1,4 +1,4 @@
-"""A search for a possible state, for chains that start where all neighbours are impossible too."""
+"""A search for a possible state, for chains that start where all neighbours are impossible as well."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,29 +11,33 @@ from pymc_discrete.kernels.block_gibbs import draw_conditional, visits_of
 from pymc_discrete.kernels.random import choose
 from pymc_discrete.space.space import Space, Variable
 
-SEARCHING = 300  # most sweeps until a possible state is found
-RETURNING = 40  # sweeps from that state to the bulk of the target: each at least halves the distance
-# The penalties of an impossible element, in nats. With the high one their number practically never increases.
-# One sweep in PERIOD has the low one, with which it may, since some states are reached only by a detour.
+SEARCHING = 300  # the largest number of sweeps until a possible state is found
+# the number of sweeps from a possible state to the bulk of the target, each of which at least halves the
+# distance
+RETURNING = 40
+# The penalties of an impossible element of the log density, in nats. With the high penalty, the number of
+# impossible elements practically never increases. One sweep in PERIOD has the low penalty, with which the
+# number may increase, since some states are reached only by a detour.
 HIGH_PENALTY, LOW_PENALTY, PERIOD = 30.0, 1.5, 4
-# The penalty once a possible state is found, on the way to the bulk of the target: larger than any
-# difference of finite log densities, so that no element becomes impossible again.
+# The penalty of an impossible element once a possible state is found, on the way to the bulk of the target.
+# It is larger than any difference of finite log densities, so that no element becomes impossible again.
 PROHIBITIVE = 1e9
 
 
 def search(key, x, target_of: Callable[[Any, Any], Any]):
     """(d,) int, a possible state near the bulk of the target, and whether one was found.
 
-    The search begins at x, or with all sites that have a window at one level, 0, 1, 2, 4, ..., whichever has
-    the fewest impossible elements: where each count is at most another one, they can only be raised together.
-    Sites are then drawn in turn from all scales of neighbours, first such that fewer and fewer elements of
-    the log density are impossible, and from a possible state on by the log density itself. This is no
-    transition of a chain: it leaves no distribution as it is.
+    The search begins at x, or at x with all windowed sites at the same value, 0, 1, 2, 4, ..., whichever has
+    the fewest impossible elements of the log density: counts of which each is at most another count can only
+    be raised together. Sites are then drawn in turn from neighbours at all distances, at first so that fewer
+    and fewer elements are impossible, and once a state is possible by the log density itself. The search is
+    no transition of a chain: it leaves no distribution invariant.
 
     Parameters
     ----------
     x : (d,) int
-    target_of : (share, penalty) -> Target of a `softened` density
+    target_of : (share, penalty) -> Target of a `softened` density, the log density times `share` less the
+        penalties
     """
 
     def going_on(carried):
@@ -55,14 +59,14 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
     counting = target_of(jnp.zeros(()), jnp.ones(()))
     starts = at_levels(counting.space, jnp.asarray(x))
     possible = jax.lax.map(counting.logdensity, starts)
-    best = jnp.argmax(possible)  # the first one of several that are equally good
+    best = jnp.argmax(possible)  # of several equally good states, the first
     first = (starts[best], jnp.zeros((), int), jnp.full((), RETURNING), possible[best] > -0.5)
     x, _, _, found = jax.lax.while_loop(going_on, sweep, first)
     return x, found
 
 
 def at_levels(space: Space, x):
-    """(n, d) int: x, and x with its windowed sites at 0, 1, 2, 4, ..., or the nearest possible value."""
+    """(n, d) int: x, and x with all windowed sites at 0, 1, 2, 4, ..., or at the nearest possible value."""
     widest = int(np.max(space.column, where=space.windowed[:, None], initial=1))
     levels = np.concatenate([[0], 2 ** np.arange(int(np.log2(widest)) + 1)])
     at_level = np.clip(levels[:, None], space.lower, space.upper)
@@ -71,11 +75,11 @@ def at_levels(space: Space, x):
 
 
 def among_neighbours(u, v: Variable, rows, now, differences):
-    """(r,) int, new values of sites of one variable: arguments as of `draw_conditional` for Gibbs sampling.
+    """(r,) int, new values of sites of one variable; the arguments are those of `draw_conditional`.
 
     A site with a window is drawn from its neighbours at all distances and its current value, and so are sites
-    that change together along a line. A neighbour at distance s has 1 / (1 + s) of the weight, so that sites
-    go no farther than they must.
+    that change together along a line. The weight of a neighbour at distance s is divided by 1 + s, so that
+    sites go no farther than they must.
     """
     if v.finite:
         return draw_conditional(u, v, rows, now, differences)
@@ -86,8 +90,8 @@ def among_neighbours(u, v: Variable, rows, now, differences):
 
 
 def at_all_distances(u, v: Variable, now):
-    """(r, K + 1) int, each of r values and its neighbours at all distances, and (K + 1,) the logarithms of
-    their weights.
+    """(r, K + 1) int, r values and their neighbours at all distances, and (K + 1,) the logarithms of their
+    weights.
     """
     offsets = np.concatenate([[0], np.asarray(v.offsets)])
     return now[:, None] + jnp.asarray(offsets, now.dtype), -np.log1p(np.abs(offsets))

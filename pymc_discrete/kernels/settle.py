@@ -1,10 +1,10 @@
-"""Moves a chain to the bulk of its target, for kernels that accept nothing far away from it."""
+"""Moves a chain to the bulk of its target, for kernels that accept no move far away from it."""
 
 from pymc_discrete.kernels.gibbs_with_gradients import gibbs_with_gradients
 from pymc_discrete.kernels.kernel import loop
 from pymc_discrete.kernels.path_auxiliary import path_auxiliary
 
-MOST_STEPS = 1_000  # most transitions of one call
+MOST_STEPS = 1_000  # the largest number of transitions of one call
 
 
 def settle(key, x, target):
@@ -21,9 +21,10 @@ def settle(key, x, target):
     target : Target
     """
     if len(target.space.tied):
-        # Sites that equations tie are moved by Gibbs sampling only. It rejects nothing, so no chain is stuck.
+        # Sites that linear equations tie are moved by Gibbs sampling only, which rejects nothing, so no chain
+        # is stuck.
         return x
-    # A path of one move can also move sites that change only together.
+    # a path of one move, which can also change sites that change only together
     together = target.space.constrained.any()
     kernel, params = (
         path_auxiliary(1, balancing="barker") if together else gibbs_with_gradients(balancing="barker")

@@ -1,10 +1,9 @@
 """Slice sampling along the axes and along directions scaled by the covariance of the target.
 
-The univariate update is that of blackjax. Every update leaves any density exactly invariant: the direction
-is drawn independently of the point, and Neal's stepping out and shrinkage along it (2003) are
-reversible, also where the slice consists of several intervals. The search of Zoltowski et al. 2021 (App. E)
-is not reversible: it finds *a* root, which need not be the same one from every point of the interval it
-returns.
+The univariate update is that of blackjax. Every update leaves any density exactly invariant: the direction is
+drawn independently of the point, and Neal's stepping out and shrinkage along it (2003) are reversible, also
+where the slice consists of several intervals. The search of Zoltowski et al. 2021 (App. E) is not reversible:
+it finds *a* root, and from different points of the interval that it returns it may find different roots.
 """
 
 from collections.abc import Callable
@@ -33,7 +32,7 @@ PRIOR = 5.0
 class Widths(NamedTuple):
     """Lengths of the initial interval along each direction, and the statistics they are tuned from.
 
-    The statistics are those of the current window, a stretch of tuning draws after which the widths are
+    The statistics are those of the current window: consecutive tuning draws, after which the widths are
     renewed.
 
     Attributes
@@ -44,7 +43,7 @@ class Widths(NamedTuple):
     distance_count : (d,) float, number of these distances
     count : () float, number of points
     mean : (d,) float, mean of the points
-    scatter : (d, d) float, sum of squares and products about the mean; (0, 0) as `factor`
+    scatter : (d, d) float, sum of squares and products about the mean; (0, 0) where `factor` is
     stayed : () float, share of updates that stayed in place
     """
 
@@ -145,7 +144,7 @@ def sweep(key, x, logdensity: Callable, widths: Widths):
     axes : () bool, whether the directions were the axes
     info : SliceInfo
     """
-    from blackjax.mcmc.slice import SliceState, build_kernel, stepping_out  # importing it starts JAX
+    from blackjax.mcmc.slice import SliceState, build_kernel, stepping_out  # importing blackjax starts JAX
 
     d, framed = x.shape[0], widths.factor.shape[0] > 0
     key_coin, key_frame, key_order, key_updates = jax.random.split(key, 4)

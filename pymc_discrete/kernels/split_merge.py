@@ -2,12 +2,13 @@
 
 Draws of single sites divide a cluster only through states in which it is divided badly, which are improbable.
 Here two sites i and j are chosen at random. If they are in one cluster, it is split, else their clusters are
-merged; of the split, i has one label and j the other. The other sites are divided between the two labels at
-random, and then by some Gibbs scans that are restricted to these two labels: the launch state. A last scan
-from there proposes the split. Of a merge the same launch state is made, and the probability that a last scan
-leads from it to the two clusters as they are is that of the way back. So a split is accepted with the
-probability min(1, p(split) / p(merged) / q), and a merge with min(1, p(merged) / p(split) q), where q is the
-probability that i gets its label, times that of the last scan.
+merged. In the split state, i has one label and j the other. The other sites are divided between the two
+labels at random, and then by some Gibbs scans that are restricted to these two labels: the launch state. A
+last scan from the launch state proposes the split. For a merge the same launch state is made; the probability
+of the reverse move is the probability that a last scan leads from the launch state to the two clusters as
+they are. So a split is accepted with the probability min(1, p(split) / p(merged) / q), and a merge with
+min(1, p(merged) / p(split) q), where q is the probability that i gets its label, times the probability of the
+last scan.
 """
 
 import jax
@@ -18,14 +19,15 @@ from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import draw_in_turn
 from pymc_discrete.space.space import Variable
 
-# The restricted scans before the one whose probability counts.
+# the number of restricted scans before the last scan, whose probability enters the acceptance
 RESTRICTED_SCANS = 5
-# A sweep tries as many splits and merges as take about as long as its draws of single sites, up to this many.
+# A sweep tries as many splits and merges as take about as long as its draws of single sites, up to this
+# number.
 MOST_TRIES = 4
 
 
 def splits_and_merges(target, n: int):
-    """A visit that makes the splits and merges of variable n of a sweep."""
+    """A visit that makes all splits and merges of variable n in a sweep."""
     visit, tries = split_or_merge(target, n), number_of_tries(target.space.variables[n])
     if tries == 1:
         return visit
@@ -46,8 +48,8 @@ def number_of_tries(v: Variable) -> int:
 def split_or_merge(target, n: int):
     """A visit that splits a cluster of variable n, a partition, or merges two.
 
-    It is reversible. Labels without sites need not be alike, as where means of clusters are not integrated
-    out: one is chosen by how well it fits site i.
+    The move is reversible. Labels without sites may differ, for example where means of clusters are not
+    integrated out, so the label of the new cluster is drawn by how well it fits site i.
     """
     start, v = target.space.blocks[n]
     labels = np.arange(v.lower.min(), v.upper.max() + 1)
@@ -62,7 +64,7 @@ def split_or_merge(target, n: int):
         own = now[j]  # the label of j, and of the merged cluster
         merged = jax.lax.dynamic_update_slice(x, jnp.where(of_two, own, now), (start,))
 
-        # the other label of the split, among those that no site of the merged state has
+        # the other label of the split state, drawn among the labels that no site of the merged state has
         fit = target.row(n, i, merged, target.carried(merged), labels[None].astype(x.dtype))
         in_use = (labels[:, None] == merged[start : start + v.size]).any(axis=1)
         fit = jnp.where(in_use, -jnp.inf, fit)
@@ -70,7 +72,7 @@ def split_or_merge(target, n: int):
         other = jnp.where(split, jnp.asarray(labels, x.dtype)[drawn], now[i])
         log_q = jax.nn.log_softmax(fit[0])[other - labels[0]]
 
-        # the launch state, which is the same for a split and for the merge that leads back
+        # the launch state, which is the same for a split and for the merge that undoes it
         free = of_two & (np.arange(v.size) != i) & (np.arange(v.size) != j)
         launch = jnp.where(
             free & (uniforms(key_launch, (v.size,)) < 0.5), other, merged[start : start + v.size]
@@ -101,16 +103,16 @@ def split_or_merge(target, n: int):
         log_ratio = target.centred(x).logdensity(proposal) + jnp.where(split, -log_q, log_q)
         of_sites = proposal[start : start + v.size]
         within = ((of_sites >= v.lower) & (of_sites <= v.upper)).all()
-        # where no label is free the ratio is nan, and nothing is split
+        # Where no label is free, the ratio is nan and nothing is split.
         return jnp.where(within & (jnp.log1p(-u[3]) < log_ratio), proposal, x)
 
     return visit
 
 
 def draws_in_turn(v: Variable) -> int:
-    """About how many draws of a site, between two labels, a sweep makes one after another.
+    """An estimate of how many draws of a site, between two labels, a sweep makes one after another.
 
-    As many as if half of all sites were in the two clusters.
+    The estimate assumes that half of all sites are in the two clusters.
     """
     return number_of_tries(v) * (RESTRICTED_SCANS + 1) * v.size // 2
 

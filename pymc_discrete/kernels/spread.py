@@ -23,8 +23,8 @@ def many_values(space: Space) -> np.ndarray:
 def initial_units(space: Space, x: np.ndarray) -> np.ndarray:
     """(d,) float, units before the first draw.
 
-    On a finite support, the standard deviation of the uniform distribution. On a windowed site, that of a
-    Poisson distribution whose mean is the site's value in x (d,).
+    On a finite support, the unit is the standard deviation of the uniform distribution. On a windowed site,
+    it is the standard deviation of a Poisson distribution whose mean is the site's value in x (d,).
     """
     uniform = np.sqrt(np.maximum((np.minimum(space.upper - space.lower, 1e6) + 1.0) ** 2 - 1, 1) / 12)
     return units(space, np.where(space.windowed, np.sqrt(np.abs(x)), uniform))

@@ -1,4 +1,4 @@
-"""Sweeps: kernels that visit groups of sites in turn and draw each exactly, given all others."""
+"""Sweeps: kernels that visit groups of sites in turn and draw each group exactly, given all other sites."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ def sweep_kernel(sweeper: Callable, step: Callable | None = None) -> Kernel:
     Parameters
     ----------
     sweeper : (target) -> (key, x, params) -> (x, Info), as in `Kernel`
-    step : (key, x, target) -> (x, Info), a single transition; None takes one sweep
+    step : (key, x, target) -> (x, Info), a single transition; None stands for one sweep
     """
 
     @default_settings()
@@ -43,7 +43,7 @@ def sweeping(visits_of: Callable) -> Kernel:
     Parameters
     ----------
     visits_of : (target) -> list of (key, x, backward) -> x
-        The visits. Each draws some of the sites exactly, given all others.
+        The visits. Each draws some of the sites exactly, given all other sites.
 
     Raises
     ------
@@ -72,19 +72,20 @@ def sweeping(visits_of: Callable) -> Kernel:
 
 
 def draw_in_turn(target, n: int, count: Any, draw: Callable, x) -> tuple[Any, Any]:
-    """Draw single sites of variable n one after another, and keep up to date what the target keeps of x.
+    """Draw single sites of variable n one after another; `Target.carried` is updated after each change.
 
     Parameters
     ----------
     count : () int, the number of draws
     draw : (t, x, carried) -> (site (), value (), number ())
-        The t-th draw: a site, its new value and a number, given `carried` as `Target.carried` returns it.
+        The t-th draw: a site, its new value and a number that is added to the total, given `carried` as
+        `Target.carried` returns it.
     x : (d,) int
 
     Returns
     -------
     x : (d,) int, after all draws
-    total : () float, the sum of the numbers
+    total : () float, the sum of the numbers of all draws
     """
     start = target.space.starts[n]
 
@@ -99,14 +100,14 @@ def draw_in_turn(target, n: int, count: Any, draw: Callable, x) -> tuple[Any, An
         first = (t, jnp.zeros_like(t), x[start], jnp.zeros((), bool), x, carried, total)
         going_on = lambda found: (found[0] < count) & ~found[3]
         t, site, value, _, x, carried, total = jax.lax.while_loop(going_on, search, first)
-        # If no further site changes, the last one is set to the value that it already has. The barrier
-        # keeps XLA from copying x, of which the old values are read before.
+        # If no further site changes, the last site is set to the value that it already has. The barrier keeps
+        # XLA from copying x, whose old values are read before.
         after = target.carried_after(n, site, value, x, carried)
         carried, x = jax.lax.optimization_barrier((after, x))
         return t, x.at[start + site].set(value), carried, total
 
-    # An inner loop looks for the next change and an outer one makes it. With one loop and a condition in it,
-    # XLA copies what is carried along in every iteration.
+    # An inner loop looks for the next change and an outer loop makes it. With one loop and a condition in it,
+    # XLA copies the carried arrays in every iteration.
     start_of_all = (jnp.zeros((), int), x, target.carried(x), jnp.zeros(()))
     _, x, _, total = jax.lax.while_loop(lambda state: state[0] < count, to_next_change, start_of_all)
     return x, total
@@ -129,9 +130,9 @@ def refuse_gradients(target) -> None:
 def forward_or_backward(key, x, visits: list):
     """x after a sweep in either order, each with probability 1/2.
 
-    The loop passes through the visits 0, ..., n - 1, ..., 0. A forward sweep makes those up to visit n - 1, a
-    backward sweep those from there on. All chains of a batch are thus at the same visit at the same time,
-    whichever order each of them has drawn.
+    The loop passes through the visits 0, ..., n - 1, ..., 0. A forward sweep makes the visits up to n - 1, a
+    backward sweep makes the visits from n - 1 on. All chains of a batch are thus at the same visit at the
+    same time, whichever order each chain has drawn.
     """
     key_coin, key_visits = jax.random.split(key)
     backward, last = jax.random.bernoulli(key_coin), len(visits) - 1

@@ -1,4 +1,4 @@
-"""Swendsen-Wang: clusters of sites that have the values that their pairs prefer move together."""
+"""Swendsen-Wang: clusters of sites that have the values their pairs prefer move together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,19 +19,23 @@ from pymc_discrete.runtime.checks import is_number, is_word
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.density import difference_from
 
-# The cost of a cluster sweep in additions, as `Method.operations` estimates it. WAITING is that of each
-# computation that waits for the one before it. OF_ROUND is that of a round of the search for clusters, for
-# each site and each pair. Besides, each pair costs OF_PAIR, and each value of a site OF_VALUE.
+# The cost of a cluster sweep in additions, as `Method.operations` estimates it. WAITING is the cost of each
+# computation that waits for the one before it. OF_ROUND is the cost of a round of the search for clusters,
+# for each site and each pair. In addition, each pair costs OF_PAIR, and each value of a site OF_VALUE.
 WAITING, OF_ROUND, OF_PAIR, OF_VALUE = 5000.0, 3.2, 20.0, 13.0
-IN_TURN = 7  # computations of a cluster sweep that run one after another, besides its rounds
-FEW_ENTRIES = 2**16  # up to this size of all tables of pairs, they are prepared once and not in each draw
-# Cluster sweeps took 0.6 times what is counted, beside Gibbs sweeps, on 400 sites, and 1.6 times on 100,000.
+# the number of computations of a cluster sweep that run one after another, besides the rounds of the search
+IN_TURN = 7
+# tables of pairs with at most this many elements in all are prepared once, and not in each draw
+FEW_ENTRIES = 2**16
+# On 400 sites, cluster sweeps took 0.6 times the time that their counted cost predicts, relative to Gibbs
+# sweeps; on 100,000 sites they took 1.6 times that time.
 MISCOUNTED = 1.6
-FEW_ROUNDS = 6  # the number of rounds of a sweep that is assumed before the first one
-OF_TUNING = 2.0  # stands for the share of transitions with a cluster sweep while tuning
-SINGLE = 2.0  # mean size of a site's cluster below which the log calls clusters single sites
-# What remains of a table after its equal values and its unary parts are taken off counts as nothing up to
-# this number of machine epsilons of its largest entry, times its number of values.
+FEW_ROUNDS = 6  # the number of rounds of the search for clusters that is assumed before the first sweep
+# in place of the share of transitions with a cluster sweep, it stands for the share used while tuning
+OF_TUNING = 2.0
+SINGLE = 2.0  # mean size of a site's cluster below which the log says that clusters are single sites
+# What remains of a table after its bond and its unary terms are subtracted counts as 0 if it is at most this
+# many machine epsilons of the largest element of the table, times its number of values.
 ROUNDING_OF_TABLES = 64
 
 
@@ -41,20 +45,20 @@ class SwendsenWang(BlockGibbs):
 
     Where pairs of sites prefer equal values, or, of two values, prefer equal or different ones, every change
     of single sites is slow near a phase transition, and a cold lattice does not turn over at all. A cluster
-    sweep puts a bond on a pair that has what it prefers, with probability :math:`1 - e^{-J}` for a
-    preference of J nats. Sites that bonds connect form a cluster, and each cluster draws a common move from
-    its exact conditional: a new value, or, of two values, whether all of its sites take the other one. What
-    single sites prefer, in sum, is part of it; so are pairs that prefer something else than equal values,
-    whose clusters are drawn in turn. A transition is a sweep of `BlockGibbs`, for all sites, and a cluster
-    sweep.
+    sweep puts a bond on a pair that has what it prefers, with probability :math:`1 - e^{-J}` for a preference
+    of J nats. Sites that bonds connect form a cluster, and each cluster draws a common move from its exact
+    conditional: a new value, or, of two values, whether all of its sites take the other one. The conditional
+    contains the sum of what the sites of the cluster prefer alone, and the pairs that prefer something other
+    than equal values; clusters joined by such pairs are drawn in turn. A transition is a sweep of
+    `BlockGibbs`, for all sites, and a cluster sweep.
 
     Parameters
     ----------
     clusters : "auto" or float
         The share of transitions that make a cluster sweep. With "auto" cluster sweeps have as many counted
-        operations as Gibbs sweeps while tuning; then the share is fixed by what the sweeps have changed for
-        their counted cost: 0 where cluster sweeps do not change clearly more than Gibbs sweeps, which the
-        log says.
+        operations as Gibbs sweeps while tuning; then the share is fixed by how much the sweeps have changed
+        for their counted cost. It is 0 where cluster sweeps do not change clearly more than Gibbs sweeps, and
+        the log says so.
     differences : {"auto", "exact"}
         As in `BlockGibbs`.
 
@@ -65,9 +69,9 @@ class SwendsenWang(BlockGibbs):
 
     Notes
     -----
-    What a sweep changes is the square of the number of sites of each cluster that moves, added up: the mean
-    square of the change of a sum over the sites, the slow direction of such models. A site that moves alone
-    counts 1.
+    How much a sweep changes is measured by the sum, over the clusters that move, of the squared number of
+    sites: this is the mean square of the change of a sum over the sites, the slow direction of such models. A
+    site that moves alone counts 1.
 
     References
     ----------
@@ -128,17 +132,19 @@ class SwendsenWang(BlockGibbs):
         return is_word(self.clusters, "auto")
 
     def _share(self, target: Any, measured: "ChangeBySweeps", xp: Any) -> Any:
-        """The share of cluster sweeps.
+        """The share of transitions that make a cluster sweep, fixed at the end of tuning.
 
-        With g and c what a Gibbs and a cluster sweep change for each operation: none where c is not clearly
-        above g, as counted costs are right within a factor of `MISCOUNTED` or so; else as many as take c / g
-        of the time of the Gibbs sweeps, and at most one in each transition. Where too little tuning has seen
-        no cluster sweep, the share stays that of tuning.
+        Let g be the change by a Gibbs sweep for each counted operation, and c the change by a cluster sweep.
+        The share is 0 where c is not above g by the factor `MISCOUNTED`, within which counted costs are
+        right. Else cluster sweeps take c / g of the time of the Gibbs sweeps, with at most one in each
+        transition. If tuning was so short that it made no cluster sweep, the share stays as it was while
+        tuning.
         """
         tiny = np.finfo(np.float32).tiny
         rounds = measured.rounds / xp.maximum(measured.swept, tiny)
         cost = operations_of_gibbs(target) / operations_of_clusters(target, rounds)
-        # if single sites change nothing, the ratio is huge, and clusters are chosen if they change anything
+        # If single sites change nothing, the ratio is huge, so that cluster sweeps are chosen if they change
+        # anything.
         ahead = cost * measured.clusters / xp.maximum(measured.gibbs, tiny)
         share = xp.where(ahead < MISCOUNTED, 0.0, xp.minimum(ahead * cost, 1.0))
         return xp.where(measured.swept > 0, share, OF_TUNING)
@@ -152,7 +158,7 @@ swendsen_wang = kernel_function(SwendsenWang)
 
 
 class ChangeBySweeps(NamedTuple):
-    """What a transition with a cluster sweep changed, and what it took; zeros of a transition without one.
+    """What a transition with a cluster sweep changed and cost; all are zeros for a transition without one.
 
     Attributes
     ----------
@@ -180,7 +186,7 @@ class PairsWithTables(NamedTuple):
     ----------
     sites : (d,) bool, the sites of the pairs
     ends : (E, 2) int, the sites of each pair
-    number : (E,) int, the number of its table in `Target.joint`
+    number : (E,) int, the index of its table in `Target.joint`
     alike : (E,) bool, whether both sites have the same values, or two values each
     """
 
@@ -191,7 +197,7 @@ class PairsWithTables(NamedTuple):
 
 
 class Decomposed(NamedTuple):
-    """Tables f of pairs as J [b = g(a)] + u(a) + v(b) + r(a, b), a and b the places of values in a support.
+    """Tables f(a, b) of pairs, written as J [b = g(a)] + u(a) + v(b) + r(a, b) for indices a and b of values.
 
     Attributes
     ----------
@@ -216,12 +222,13 @@ def operations_of_gibbs(target):
 
 
 def share_of_tuning(target) -> float:
-    """The share of transitions with a cluster sweep that have the operations of all Gibbs sweeps."""
+    """The share of transitions with a cluster sweep at which these cost as much as all Gibbs
+    sweeps together."""
     return min(1.0, operations_of_gibbs(target) / operations_of_clusters(target, FEW_ROUNDS))
 
 
 def operations_of_clusters(target, rounds):
-    """Counted operations of a cluster sweep in which clusters are found in some rounds."""
+    """Counted operations of a cluster sweep, given the number of `rounds` in which clusters are found."""
     space, pairs = target.space, pairs_with_tables(target)
     values = (space.upper - space.lower + 1)[pairs.sites].sum()
     of_round = WAITING + OF_ROUND * (space.d + len(pairs.ends))
@@ -229,7 +236,7 @@ def operations_of_clusters(target, rounds):
 
 
 def refuse_no_bonds(target) -> None:
-    """Refuse a target of which no pair may have a bond.
+    """Refuse a target in which no pair may have a bond.
 
     Raises
     ------
@@ -254,11 +261,13 @@ def pairs_with_tables(target) -> PairsWithTables:
 
 
 def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
-    """Tables of pairs, each with as much of it as a bond and unary terms can hold.
+    """Each table of pairs split into a bond, unary terms and a rest, with as much as possible in the first
+    two.
 
-    A table whose two-way interaction is J (1[a = b] - 1 / K) is J 1[a = b] and unary terms. Of two values
-    every table is, with a flip for J < 0. Where one of the entries is impossible, or the interaction is
-    another one, J is the least advantage of equal values over different ones, and r is all that remains.
+    A table whose two-way interaction is J (1[a = b] - 1 / K) is the sum of J 1[a = b] and unary terms. Every
+    table of sites with two values is of this form, with a flip for J < 0. Where an element is -inf, or the
+    interaction has another form, J is the least advantage of equal values over different values, and r is the
+    rest of the table.
 
     Parameters
     ----------
@@ -279,11 +288,11 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     epsilon = ROUNDING_OF_TABLES * K * jnp.finfo(f.dtype).eps
     simple = jnp.abs(left).max(axis=(1, 2)) <= epsilon * jnp.abs(f).max(axis=(1, 2))
     simple &= (possible == within).all(axis=(1, 2)) & (two | (strength >= 0)) & alike
-    # sites that must be equal, or with two values must be different, always have a bond
+    # Sites that must be equal, or that have two values and must be different, always have a bond.
     always_equal = (possible == (within & equal)).all(axis=(1, 2)) & alike
     always_different = (possible == (within & ~equal)).all(axis=(1, 2)) & alike & two
     always = always_equal | always_different
-    # other pairs have bonds if all entries of equal values are larger than those of different values
+    # Other pairs have bonds if all elements at equal values are larger than the elements at different values.
     least = jnp.where(within & equal, tables, jnp.inf).min(axis=(1, 2))
     least -= jnp.where(within & ~equal, tables, -jnp.inf).max(axis=(1, 2))
     partial = jnp.where(jnp.isfinite(least) & alike, jnp.maximum(least, 0.0), 0.0)
@@ -292,7 +301,7 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     return Decomposed(
         jnp.where(always, jnp.inf, jnp.where(simple, jnp.abs(strength), partial)),
         always_different | (simple & (strength < 0)),
-        # where there is always a bond, a value of the first site leaves one possible value of the second
+        # where there is always a bond, a value of the first site leaves one possible value to the second site
         jnp.where(simple[:, None], u, jnp.where(always[:, None], f.sum(axis=2), 0.0)),
         jnp.where(simple[:, None], v, 0.0),
         jnp.where(joined[:, None, None], jnp.where(jnp.isnan(rest), -jnp.inf, rest), 0.0),
@@ -307,8 +316,8 @@ def alternating(target) -> Callable:
     refuse_gradients(target)
     refuse_no_bonds(target)
     visits, of_tuning = visits_of(target), share_of_tuning(target)
-    # What is computed from small tables is computed once, outside of the loop over draws. With large ones
-    # this is left to the sweep that needs it.
+    # Sums of small tables are computed once, outside of the loop over draws. With large tables, they are left
+    # to the cluster sweep that needs them.
     few = len(target.interactions.pairs) * target.space.K**2 <= FEW_ENTRIES
     prepared = cluster_sweep(target) if few else None
     nothing = jax.tree.map(jnp.asarray, NOTHING)
@@ -351,7 +360,8 @@ def cluster_sweep(target) -> Callable:
         # Edwards and Sokal 1988: given x, a bond where the pair has what it prefers
         preferred = (index[a] == index[b]) != parts.flip
         labels, rounds = components(preferred & (uniforms(key_bonds, (len(a),)) < share))
-        # here and not before, so that transitions without clusters need not wait for these sums
+        # The sums are computed here and not before, so that transitions without a cluster sweep need not wait
+        # for them.
         own = added_at(a, parts.first, space.d) + added_at(b, parts.second, space.d)
         unaries = own + unaries_of(target, x, pairs.sites, tables.shape[1])
         weights = weights_of_moves(index, unaries, counts)
@@ -373,7 +383,9 @@ def cluster_sweep(target) -> Callable:
 
 
 def unaries_of(target, x, sites: np.ndarray, K: int):
-    """(d, K) nats at each value of `sites` (d,) bool, given all others; without the pairs among them."""
+    """(d, K) nats, for each value of `sites` (d,) bool, given all other sites; pairs of two of `sites` are
+    left out.
+    """
     space, blocks = target.space, []
     for n, (start, v) in enumerate(space.blocks):
         inside = sites[start : start + v.size, None]
@@ -386,10 +398,10 @@ def unaries_of(target, x, sites: np.ndarray, K: int):
 
 
 def weights_of_moves(index, unaries, counts: np.ndarray):
-    """(d, K - 1) nats: what each site adds to the weights of the moves of its cluster.
+    """(d, K - 1) nats: the term that each site adds to the log weights of the moves of its cluster.
 
-    Move m takes every site of a cluster m places on in its support, and from the last place to the first: as
-    sites of a cluster have equal values, it gives them a new common one, and of two values it exchanges both.
+    Move m shifts every site of a cluster cyclically by m places in its support. Sites of a cluster have equal
+    values, so that the move gives them a new common value; if they have two values, it exchanges the two.
 
     Parameters
     ----------
@@ -409,8 +421,11 @@ def places_after(index, moves: np.ndarray, counts: np.ndarray):
 
 
 def drawn_moves(u, sums):
-    """(d,) int, the move of each cluster, by uniforms u (d,) and the sums (d, K - 1) nats of its sites."""
-    # a site at an impossible value and one that has no other give inf - inf: there the cluster stays
+    """(d,) int, the move of each cluster, drawn by uniforms u (d,) from the sums (d, K - 1) nats over its
+    sites.
+    """
+    # A site at an impossible value and a site with no other possible value give inf - inf: their cluster
+    # stays.
     sums = jnp.where(jnp.isnan(sums), -jnp.inf, sums)
     return choose(u, jnp.pad(sums, ((0, 0), (1, 0))))
 
@@ -423,11 +438,11 @@ def moved(move, index, labels, counts: np.ndarray):
 def moved_in_turn(
     u, order, index, labels, sums, counts: np.ndarray, pairs: PairsWithTables, parts: Decomposed
 ):
-    """As `moved`, where what remains of a table depends on the moves of two clusters.
+    """As `moved`, where r, the rest of a table, depends on the moves of two clusters.
 
-    In each round those clusters move whose number in `order` is the lowest among the clusters that are left
-    and that a table joins to them, so that no two of them are joined (Luby 1986). The order does not depend
-    on x.
+    In each round a cluster moves if its number in `order` is lower than the numbers of all clusters that have
+    not moved yet and that a table joins to it. So no two clusters that move in a round are joined (Luby
+    1986). The order does not depend on x.
 
     Parameters
     ----------
@@ -445,7 +460,7 @@ def moved_in_turn(
     later = jnp.where(first, root_b, root_a)
 
     def changes(index, a_moves: bool, b_moves: bool):
-        """(E, K - 1) nats, the changes of r with the moves of one or of both sites of each pair."""
+        """(E, K - 1) nats, the change of r by each move, made by one or by both sites of each pair."""
         at_a = places_after(index[a], moves * a_moves, counts[a])
         at_b = places_after(index[b], moves * b_moves, counts[b])
         at = jnp.take_along_axis(rest, at_a * K + at_b, axis=1, mode="promise_in_bounds")

@@ -32,8 +32,8 @@ def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Ke
 
     Parameters
     ----------
-    at_once : (density) -> the `Sums` by which all of its sites are drawn together in place of forests, or
-        None
+    at_once : (density) -> the `Sums` that draw all sites of the density together, in place of forests; None
+        where there are none
 
     Returns
     -------
@@ -59,7 +59,8 @@ def visit_all(target, sums):
 
     def visit(key, x, backward):
         total, new = sums.total_and_draw(key, context)
-        # given the values of other variables at an impossible start, no state may be possible: the sites stay
+        # Given the values of other variables at an impossible start, no state may be possible; then the sites
+        # stay as they are.
         return jnp.where(jnp.isfinite(total), new, x).astype(x.dtype)
 
     return visit
@@ -81,7 +82,7 @@ def visit_forests(target):
         max(map(len, coverings)),
         stack_forests(coverings, target.space.d, len(target.interactions.pairs)),
     )
-    # the last table, of zeros, is that of the edges that only pad a forest
+    # the last table, of zeros, is for the edges that only pad a forest
     joint = jnp.pad(target.joint(), ((0, 1), (0, 0), (0, 0)))
     padded, width = stacked.node == target.space.d, stacked.node.shape[-1]
     straight = bool((padded | (stacked.column == np.arange(width)))[..., :-1, :].all())
@@ -183,11 +184,11 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
     no_messages, to_roots = (jnp.zeros((n, K)) for n in (unary.shape[1], len(forest.roots)))
 
     def received(messages, into, column):
-        """Sums of the messages (W, K) by the column of the parent that receives them."""
+        """Sums of the messages (W, K) that each column of parents receives."""
         return into.at[column].add(messages, mode="drop") if len(column) else into
 
     def sent(total, table):
-        """(W, K) messages to the parents: the sites of a level are summed out."""
+        """(W, K) messages to the parents, from summing out the sites of a level."""
         return logsumexp(total[:, :, None] + table, axis=1)
 
     def up(messages, level):
@@ -209,7 +210,8 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
     def given_parents(table, parents):
         return jnp.take_along_axis(table, parents[:, None, None], axis=2)[:, :, 0]
 
-    if len(unary):  # the last level is treated apart, since its columns count roots and not sites of a level
+    # The last level is treated apart: its columns are indices of roots, and not columns of another level.
+    if len(unary):
         messages, totals = jax.lax.scan(up, no_messages, (unary[:-1], tables[:-1], column[:-1]))
         total = unary[-1] + messages
         to_roots = received(sent(total, tables[-1]), to_roots, column[-1])

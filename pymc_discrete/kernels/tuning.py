@@ -40,7 +40,7 @@ class Tuner(NamedTuple):
     bounds : (lower, upper), of this parameter
     scaled : whether the parameter "scale", each site's unit of distance, is tuned too
     space : Space
-    measured : zeros, as `Kernel.measured`
+    measured : zeros in the structure of `Kernel.measured`
     chosen : (means of `Info.measured`, xp) -> {name: value}, parameters that are chosen when tuning ends
     """
 
@@ -114,7 +114,7 @@ class Tuner(NamedTuple):
 
         Parameters
         ----------
-        learned : before this draw
+        learned : what tuning had learned before this draw
         x : (d,) int, the state at the end of the draw; not read where units are not tuned
         accept : mean acceptance probability of the draw's proposals
         n_moves : mean number of moves in a proposal

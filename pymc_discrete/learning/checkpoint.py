@@ -1,4 +1,4 @@
-"""The file from which an interrupted fit goes on."""
+"""The file from which an interrupted fit is resumed."""
 
 import json
 import os
@@ -14,13 +14,12 @@ from pymc_discrete.engine.storage import CheckpointError, where_unlike
 
 
 class FitCheckpoint:
-    """A file with the state of a fit, which is replaced as a whole, so that a killed process leaves a whole
-    one.
+    """A file with the state of a fit, which is replaced as a whole and survives a killed process.
 
     Parameters
     ----------
     file : path of the file, in a folder that exists
-    settings : what must be equal when the fit goes on, as JSON holds it
+    settings : the settings that must be equal when the fit is resumed, as JSON
 
     Raises
     ------
@@ -37,7 +36,7 @@ class FitCheckpoint:
             )
 
     def write(self, state: Any) -> None:
-        """Keep a state, a pytree of arrays."""
+        """Write a state, a pytree of arrays, to the file."""
         leaves = {f"a{n}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
         new = self.file.with_name(self.file.name + ".new")
         try:
@@ -53,7 +52,7 @@ class FitCheckpoint:
             ) from error
 
     def read(self, like: Any) -> Any:
-        """The state that was kept, with the structure of `like`; None where there is no file yet."""
+        """The state in the file, with the structure of `like`; None if there is no file yet."""
         if not self.file.exists():
             return None
         try:

@@ -10,7 +10,7 @@ from pymc_discrete.space.space import Space
 
 
 class Batch(NamedTuple):
-    """States with weights.
+    """States of a model, with weights.
 
     Attributes
     ----------
@@ -23,14 +23,14 @@ class Batch(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """The observations, and how they are drawn in an iteration.
+    """The observations, and the draw of a batch in an iteration.
 
     Attributes
     ----------
-    space : Space, of the model
-    values : {name: (N, *shape) int}, of the visible variables
-    probabilities : (N,) float, with which an observation is drawn
-    batch : int, number of observations in an iteration; None for all
+    space : Space, the space of the model
+    values : {name: (N, *shape) int}, the values of the visible variables
+    probabilities : (N,) float, the probabilities with which observations are drawn
+    batch : int, number of observations in an iteration; None for all observations
     """
 
     space: Space
@@ -52,7 +52,7 @@ class Observations(NamedTuple):
         return {name: a[chosen] for name, a in self.values.items()}, jnp.full(self.batch, 1 / self.batch)
 
     def ravelled(self, values: dict[str, Any]) -> Any:
-        """(S, d) int, the sites of values of every variable."""
+        """(S, d) int, the sites of states, from the values of every variable."""
         rows = [values[v.name] for v in self.space.variables]
         return jnp.concatenate([a.reshape(len(a), -1) for a in rows], axis=1)
 

@@ -38,9 +38,10 @@ KINDS_OF_MEASURE = {
         "your own, with begin and loss"
     ),
 }
-MOST_ITERATIONS_AT_ONCE = 1000  # largest number of iterations between two looks at the clock
-SECONDS_AT_ONCE = 1.0  # the number of iterations between two looks grows until they take this time
-CHECKPOINT_SECONDS = 10.0  # least seconds between two checkpoints
+MOST_ITERATIONS_AT_ONCE = 1000  # the largest number of iterations between two looks at the clock
+# The number of iterations between two looks at the clock grows until the iterations take this many seconds.
+SECONDS_AT_ONCE = 1.0
+CHECKPOINT_SECONDS = 10.0  # the least number of seconds between two checkpoints
 
 
 class Fit(NamedTuple):
@@ -49,12 +50,13 @@ class Fit(NamedTuple):
     Attributes
     ----------
     params : pytree, the learned parameters, with the structure of `model.start`
-        Those of the last iteration; with `ema` their average; with `evaluate` those that it rated highest.
+        By default the parameters of the last iteration; with `ema` the average over iterations; with
+        `evaluate` the parameters with the highest score.
     last : pytree, the parameters of the last iteration
     mismatch : (iterations,) float
-        The norm of the gradient of the objective, without penalties; of the likelihood it is the difference
-        between the statistics of data and of draws, in nats.
-    scores : (n, 2) float, an iteration and what `evaluate` said of its parameters, in a row each
+        The norm of the gradient of the objective, without penalties; for the likelihood, the gradient is the
+        difference between the statistics of data and of draws, in nats.
+    scores : (n, 2) float, each row is an iteration and the score that `evaluate` gave to its parameters
     kept : the last state of the sampler
     """
 
@@ -66,14 +68,14 @@ class Fit(NamedTuple):
 
 
 class FitState(NamedTuple):
-    """What an iteration changes.
+    """The quantities that an iteration changes.
 
     Attributes
     ----------
     params : pytree
     optimizer : the state of the optimiser
-    kept : the state of the objective, of the likelihood that of its sampler
-    averaged : the moving average of the parameters; () without one
+    kept : the state of the objective; for the likelihood, the state of its sampler
+    averaged : the moving average of the parameters; () without an average
     """
 
     params: Any
@@ -83,7 +85,7 @@ class FitState(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a fit has come to.
+    """The progress of a fit.
 
     Attributes
     ----------
@@ -126,7 +128,7 @@ def fit(
 ) -> Fit:
     r"""Learn the parameters of a model from data by stochastic gradients.
 
-    Of the log likelihood the gradient is
+    The gradient of the log likelihood is
 
     .. math:: \nabla_\theta = \frac1S \sum_s \nabla f_\theta(y_+^{(s)})
         - \frac1S \sum_s \nabla f_\theta(y_-^{(s)})
@@ -136,9 +138,9 @@ def fit(
 
     Parameters
     ----------
-    model : `Ising`, `Potts`, `RBM`, `Neural`, or one of your own (see `Model` and `GraphModel`)
+    model : `Ising`, `Potts`, `RBM`, `Neural`, or a model of your own (see `Model` and `GraphModel`)
     data : {name: (N, ...) int}
-        Values of the visible variables, N of each variable's shape; all others of the model are hidden.
+        Values of the visible variables, N for each variable; all other variables of the model are hidden.
     objective : "likelihood", "pseudo-likelihood", "energy discrepancy", or an `Objective`
         `PseudoLikelihood` and `EnergyDiscrepancy` need neither draws nor a sampler, and take no hidden
         variables.
@@ -149,7 +151,7 @@ def fit(
     chains : int, number of draws of the model in an iteration
     batch : int or None
         Number of observations in an iteration, drawn with replacement; None takes all.
-    weights : (N,) float, of the observations; by default all equal
+    weights : (N,) float, the weights of the observations; by default all equal
     l1 : float, strength of the penalty on the absolute values of the model's interactions
     group_l1 : float
         Strength of the penalty on the norms of the tables of pairs (Grathwohl et al. 2021, Eq. 34).
@@ -162,9 +164,9 @@ def fit(
     evaluate_every : int, optional
         Number of iterations between evaluations; by default a tenth of all.
     checkpoint : path of a file, optional
-        The state is written to it now and then. A call with the same arguments goes on from there, to the
-        same result as without an interruption; one that would learn otherwise is refused.
-    params : pytree, the parameters to start from; by default those of `model.start`
+        The state is written to the file now and then. A call with the same arguments resumes the fit from the
+        file, with the same result as without an interruption; a call that would learn otherwise is refused.
+    params : pytree, the parameters to start from; by default the result of `model.start`
     seed : int
     progressbar : bool
 
@@ -295,13 +297,13 @@ class Descent(NamedTuple):
         )
 
     def learned(self, state: FitState, t: int) -> Any:
-        """The parameters after t iterations, averaged over them; those at the start have no weight."""
+        """The parameters after t iterations; with `ema` averaged over them, without those at the start."""
         if self.ema is None:
             return state.params
         return jax.tree.map(lambda a: jnp.asarray(a) / (1 - self.ema**t), state.averaged)
 
     def run(self, state: FitState, first: Any, count: Any) -> tuple[FitState, Any]:
-        """The state after `count` iterations from number `first`, and (AT_ONCE,) their norms."""
+        """The state after `count` iterations from iteration `first`, and the norms of gradients."""
 
         def body(t: Any, carried: Any) -> Any:
             state, norms = carried
@@ -319,7 +321,7 @@ def completed(
     store: FitCheckpoint | None,
     progressbar: bool,
 ) -> Record:
-    """The record after all iterations, evaluated and stored on the way."""
+    """The record after all iterations, with evaluations and checkpoints on the way."""
     total, run = len(record.mismatch), jax.jit(descent.run)
     observations = descent.observations.batch or len(descent.observations.probabilities)
     count, written, score = 1, time.perf_counter(), ""
@@ -352,7 +354,7 @@ def completed(
 
 
 def with_evaluation(record: Record, params: Any, evaluate: Callable[[Any], float], n: int) -> Record:
-    """The record after evaluation number n, of some parameters."""
+    """The record after evaluation number n, at some parameters."""
     score = float(evaluate(params))
     if np.isnan(score):
         raise ValueError(
@@ -364,9 +366,9 @@ def with_evaluation(record: Record, params: Any, evaluate: Callable[[Any], float
     return record._replace(best=best)
 
 
-# ---------------------------------------------------------------- penalties
+# ---------------------------------------------------------------- penalties on interactions
 def penalty(interactions: Any, l1: float, group_l1: float) -> Any:
-    """() float, with derivative 0 where an interaction is 0."""
+    """() float, the penalty on interactions, with derivative 0 where an interaction is 0."""
     leaves = jax.tree.leaves(interactions)
     total = jnp.zeros(())
     if l1:
@@ -382,7 +384,7 @@ def norms_of_tables(tables: Any) -> Any:
     return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
 
-# ---------------------------------------------------------------- checks
+# ---------------------------------------------------------------- checks of arguments
 def check_kind(name: str, given: Any, kind: type) -> None:
     """Raise a TypeError unless an argument is of the kind that `KINDS_OF_MEASURE` describes."""
     if not isinstance(given, kind):
@@ -450,11 +452,11 @@ def check_finite_gradients(mismatch: np.ndarray, first: int, count: int) -> None
 
 
 def description_of_fit(model: Learnable, objective: Objective, observations: Observations) -> dict[str, Any]:
-    """The model, the objective and the data of a fit, as far as a file can tell them from others."""
+    """{name: text} of the model, the objective and the data of a fit, by which fits are compared."""
     crc = zlib.crc32(np.ascontiguousarray(observations.probabilities).tobytes())
     for name, a in sorted(observations.values.items()):
         crc = zlib.crc32(np.ascontiguousarray(a).tobytes(), zlib.crc32(name.encode(), crc))
-    # a function's repr holds its address
+    # The text of a function contains its address, which differs between processes.
     objective_text = re.sub(r" at 0x[0-9a-f]+", "", repr(objective))
     return {"model": type(model).__name__, "objective": objective_text, "data": f"{crc:08x}"}
 
@@ -462,7 +464,8 @@ def description_of_fit(model: Learnable, objective: Objective, observations: Obs
 def checksum_of_fit(descent: Descent, state: FitState) -> str:
     """A checksum of what an iteration computes, with all constants, and of the state at the start.
 
-    It tells apart what arguments do not show: optimisers, networks, base distributions, samplers.
+    The checksum tells fits apart that the description does not: optimisers, networks, base distributions,
+    samplers.
     """
     closed = jax.make_jaxpr(descent.iteration)(0, state)
     text = re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr))
@@ -470,7 +473,7 @@ def checksum_of_fit(descent: Descent, state: FitState) -> str:
 
 
 def held_by(program: Any) -> list[Any]:
-    """What a program of JAX does not show as text: constants, also of inner programs, and callbacks."""
+    """The constants, also of inner programs, and callbacks of a JAX program, which its text does not show."""
     held = list(getattr(program, "consts", ()))
     for equation in program.eqns:
         held += [v.val for v in equation.invars if hasattr(v, "val")]

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from pymc_discrete.runtime.checks import check_choice, check_switch, is_number
 from pymc_discrete.runtime.jax_settings import default_settings
 
-COMPARISONS_AT_ONCE = 2**24  # comparisons of sites that are held in memory together
+COMPARISONS_AT_ONCE = 2**24  # the number of comparisons of sites that are held in memory together
 KERNELS = {
     "hamming": lambda x, y, scale: jnp.exp(-(x != y).sum(axis=-1, dtype=jnp.result_type(float)) / scale),
     "rbf": lambda x, y, scale: jnp.exp(-((x - y) ** 2).sum(axis=-1) / (2 * scale**2)),
@@ -39,7 +39,8 @@ def squared_mmd(
     x, y : (N, d), (M, d), samples; N and M at least 2
     kernel : {"hamming", "rbf"}
     scale : positive float
-        l; of "hamming" by default d, which makes it the exponential of minus the share of different sites.
+        The scale l, by default d for "hamming": the kernel is then the exponential of minus the share of
+        different sites.
     unbiased : bool
         Leave out the pairs i = j of the first two sums, and divide by N(N - 1) and M(M - 1). The expectation
         is then 0 for samples of one distribution, and single values may be negative.
@@ -84,7 +85,7 @@ def squared_mmd(
 
 
 def mean_kernel(x: Array, y: Array, kernel: str, scale: float) -> Array:
-    """() float, the mean of k over all pairs of a sample of x and one of y."""
+    """() float, the mean of k over all pairs of a draw in x and a draw in y."""
     size = max(COMPARISONS_AT_ONCE // y.size, 1)
     return jax.lax.map(lambda a: KERNELS[kernel](a, y, scale).mean(), x, batch_size=min(size, len(x))).mean()
 
@@ -99,7 +100,7 @@ def hamming_distance_ess(draws: ArrayLike, reference: ArrayLike) -> float:
 
     Returns
     -------
-    float, of all chains together, in bulk
+    float, the bulk effective sample size of all chains together
 
     References
     ----------

@@ -1,6 +1,6 @@
-"""Energy-based models, and those that are factor graphs whose log potentials are learned.
+"""Energy-based models, of which some are factor graphs whose log potentials are learned.
 
-They are given by log densities; the energy is minus the log density.
+The models are given by log densities; the energy is minus the log density.
 """
 
 from abc import ABC, abstractmethod
@@ -15,13 +15,12 @@ from pymc_discrete.runtime.checks import check_count, check_not_negative
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-# standard deviation of the initial parameters: Lazaro-Gredilla et al. 2021, Algorithm 1 (variance 0.01)
+# the standard deviation of the initial parameters: Lazaro-Gredilla et al. 2021, Algorithm 1 (variance 0.01)
 SPREAD = 0.1
 
 
 class Unnormalised(Protocol):
-    """A log density up to its normalising constant, as samplers and objectives take it: a `FactorGraph` is
-    one.
+    """A log density up to its normalising constant, for samplers and objectives; `FactorGraph` is an example.
 
     Attributes
     ----------
@@ -39,7 +38,7 @@ class Unnormalised(Protocol):
 
 
 class Learnable(ABC):
-    """What `fit` learns: parameters, and a space of states that they say something of.
+    """The interface of a model for `fit`: parameters, and a space of states whose density they determine.
 
     Attributes
     ----------
@@ -133,7 +132,7 @@ class Potts(GraphModel):
 
     Parameters
     ----------
-    n, K : int, number of sites, and of the values of each, at least two
+    n, K : int, the number of sites, and the number of values of each site, at least two
     pairs : (E, 2) int, the edges; by default all pairs of sites
     spread : float, standard deviation of the parameters at the start
 
@@ -149,7 +148,7 @@ class Potts(GraphModel):
         self.n, self.K, self.spread = n, K, spread
         self.pairs = np.stack(np.triu_indices(n, 1), axis=1) if pairs is None else checked_pairs(pairs)
         self.space = Space.build({"x": (0, K - 1)}, shapes={"x": (n,)}, nominal=["x"])
-        # raises an error for edges and K that a factor graph does not take
+        # This raises an error for edges and K that a factor graph does not take.
         FactorGraph(self.space, [Pairwise(self.pairs[:, 0], self.pairs[:, 1], np.zeros((K, K)))])
 
     def start(self, key: Any) -> dict[str, Any]:
@@ -216,7 +215,7 @@ class RBM(GraphModel):
 
 
 def checked_pairs(pairs: Any) -> np.ndarray:
-    """The edges as an array (E, 2) int, checked."""
+    """The edges as an array (E, 2) int, after a check."""
     edges = np.asarray(pairs)
     if edges.ndim != 2 or edges.shape[1] != 2 or (edges.size and edges.dtype.kind not in "iu"):
         raise ValueError(

@@ -17,7 +17,8 @@ from pymc_discrete.runtime.checks import check_count, check_way
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-UNIFORM_SHARE = 0.02  # of the base distribution; with two values it is 0.98 mean + 0.01
+# the weight of the uniform distribution in the base; with two values the base is 0.98 mean + 0.01
+UNIFORM_SHARE = 0.02
 
 
 class Neural(Model):
@@ -28,14 +29,14 @@ class Neural(Model):
     Parameters
     ----------
     space : Space
-        Of finite supports.
+        A space whose supports are finite.
     network : equinox.Module
-        Called as `network(a)` -> () or (1,) float, nats, with the values a (d,) float counted from their
-        lower bounds where every site has two of them, and else with their one-hot encoding (d, K) float (see
-        `Embedding`). It computes in the precision of its own weights.
+        The network is called as `network(a)` -> () or (1,) float, nats. If every site has two values, a (d,)
+        float are the values counted from their lower bounds, and else a (d, K) float is the one-hot encoding
+        of the values (see `Embedding`). It computes in the precision of its own weights.
     base : {name: (N, ...) int}, optional
         Data to which the base distribution is fitted: the frequency of every value at every site, mixed with
-        a share of 0.02 of the uniform distribution. By default it is uniform.
+        the uniform distribution, whose weight is 0.02. By default the base distribution is uniform.
 
     Attributes
     ----------
@@ -112,7 +113,8 @@ class Neural(Model):
         ----------
         params : the weights
         values : {name: tensor of the variable's shape, or of (n, *shape)}, for every variable of the space
-            With a first axis of length n they are n independent states, whose log densities are added up.
+            With a first axis of length n the values are n independent states, whose log densities are added
+            up.
 
         Returns
         -------
@@ -152,7 +154,7 @@ class Neural(Model):
         return pytensor.wrap_jax(network)(encoded) + (encoded * base).sum()
 
     def _of_network(self, encoded: Any, params: Any) -> Any:
-        """() float, f of the one-hot encoding (d, K)."""
+        """() float, the network's value f at the one-hot encoding (d, K)."""
         a = encoded if self.one_hot else encoded[:, 1]
         return jnp.asarray(self.network(params)(a.astype(self._dtype))).reshape(())
 

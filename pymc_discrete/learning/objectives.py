@@ -1,4 +1,4 @@
-"""What learning minimises: minus the likelihood or the pseudo-likelihood, or the energy discrepancy."""
+"""Objectives that learning minimises: minus the (pseudo-)likelihood, or the energy discrepancy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Likelihood:
         draws, kept = self.sampler.draw(key, model.density(params), kept, self.chains, batch)
 
         def loss(params: Any) -> Any:
-            """Its gradient estimates that of minus the log likelihood; its value does not."""
+            """() float; its gradient estimates the gradient of the objective, its value estimates nothing."""
             logdensity = jax.vmap(model.density(params).logdensity)
             of_data, of_draws = logdensity(batch.x), logdensity(draws)
             penalty = batch.weights @ of_data**2 + (of_draws**2).mean() if self.energy_l2 else 0.0
@@ -66,11 +66,12 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class PseudoLikelihood:
-    r"""Minus the log pseudo-likelihood: the sites' conditional probabilities, each given all others.
+    r"""Minus the log pseudo-likelihood: the conditional probability of each site, given all other sites.
 
     .. math:: -\sum_i \log p(x_i | x_{-i}) = \sum_i \log \sum_k e^{d_{ik}}
 
-    with :math:`d_{ik}` the exact difference of site i at value k, 0 at its own. No draws are needed.
+    with :math:`d_{ik}` the exact difference of site i at value k, 0 at the site's own value. No draws are
+    needed.
 
     References
     ----------
@@ -95,9 +96,9 @@ class EnergyDiscrepancy:
 
     .. math:: \frac1N \sum_i \log\Bigl(w + \sum_{j \le M} e^{E(x_i) - E(\tilde x_{ij})}\Bigr) - \log M
 
-    Each observation is perturbed once, and what came of it M times again: with probability `noise` a site
-    takes one of its other values, all equally likely. The perturbation being shared by the M negatives is
-    what makes the estimate consistent; for a finite M it has a bias of order 1/M.
+    Each observation is perturbed once, and the perturbed state M times again: with probability `noise` a site
+    takes one of its other values, all equally likely. The estimate is consistent because the M negatives
+    share the first perturbation; for a finite M the estimate has a bias of order 1/M.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ class EnergyDiscrepancy:
 
         def loss(params: Any) -> Any:
             logdensity = model.density(params).logdensity
-            # E = -f: E(x) - E(x~) = f(x~) - f(x)
+            # The energy is E = -f, so that E(x) - E(x~) = f(x~) - f(x).
             ratios = jax.vmap(jax.vmap(logdensity))(negatives) - jax.vmap(logdensity)(batch.x)[:, None]
             bounded = jnp.concatenate([ratios, jnp.full((len(ratios), 1), jnp.log(self.w))], axis=1)
             each = jax.scipy.special.logsumexp(bounded if self.w else ratios, axis=1)
@@ -154,7 +155,7 @@ OBJECTIVES = {"pseudo-likelihood": PseudoLikelihood, "energy discrepancy": Energ
 def perturbed(key: Any, space: Space, x: Any, noise: float) -> Any:
     """(..., d) int, x with every site changed to a uniform other value with probability `noise`.
 
-    As probable from x to y as from y to x.
+    The probability from x to y is equal to the probability from y to x.
     """
     key_whether, key_shift = jax.random.split(key)
     count = space.upper - space.lower + 1
@@ -164,6 +165,6 @@ def perturbed(key: Any, space: Space, x: Any, noise: float) -> Any:
 
 
 def log_pseudo_likelihoods(model: Model, params: Any, x: Any) -> Any:
-    """(S,) float, nats, the log pseudo-likelihoods of states x (S, d) int; it takes exact differences."""
+    """(S,) float, nats, the log pseudo-likelihoods of states x (S, d) int; needs exact differences."""
     target = model.target(params, "exact")
     return jax.vmap(lambda x: -jax.scipy.special.logsumexp(target.differences(x), axis=1).sum())(x)

@@ -71,7 +71,7 @@ class PersistentPMP:
     Parameters
     ----------
     n_sweeps, damping : see `pymc_discrete.factor_graphs.run`
-    correlation : float in [0, 1], rho of the noise from one iteration to the next
+    correlation : float in [0, 1], the correlation rho of the noise in successive iterations
     """
 
     n_sweeps: int = 10
@@ -117,9 +117,9 @@ def check_graph(density: Any) -> None:
         )
 
 
-# ---------------------------------------------------------------- Markov chains
+# ---------------------------------------------------------------- Markov chains with kernels
 class PersistentChains(NamedTuple):
-    """What Markov chains keep between iterations.
+    """The state of Markov chains that is kept between iterations.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class PersistentChains(NamedTuple):
 
 @dataclass(frozen=True)
 class MarkovChains:
-    """What samplers by chains of a kernel share: moves, and tuning of the kernel while the model changes."""
+    """The base class of samplers by chains of a kernel: moves, and tuning while the model changes."""
 
     kernel: Kernel
     params: Any
@@ -156,7 +156,7 @@ class MarkovChains:
         return Tuner.of(self.kernel, self.params, space)
 
     def tuned(self, space: Space, kept: PersistentChains) -> dict[str, Any]:
-        """{name: value}, the kernel's parameters as they are tuned."""
+        """{name: value}, the current values of the kernel's tuned parameters."""
         return self.tuner(space).tuned(kept.learned, True, jnp)
 
     def new_chains(self, key: Any, density: Unnormalised, n: int) -> PersistentChains:
@@ -167,8 +167,8 @@ class MarkovChains:
     def move(self, key: Any, density: Unnormalised, kept: PersistentChains) -> PersistentChains:
         """All chains after `transitions` of the kernel, whose parameter follows its acceptance probability.
 
-        The tuning never ends, since the density goes on changing: steps of one size, on the mean over the
-        chains.
+        The tuning never ends, since the density goes on changing: its steps have a constant size, and use the
+        mean over the chains.
         """
         target, tuner = density.to_target(self.differences), self.tuner(density.space)
         params = tuner.tuned(kept.learned, True, jnp)
@@ -182,7 +182,7 @@ class MarkovChains:
         return PersistentChains(x, learned)
 
     def conditional(self, key: Any, graph: FactorGraph, kept: PersistentChains) -> Any:
-        """x (d,), one draw of hidden sites given the visible ones, which `graph` clamps, by a new chain."""
+        """x (d,), one draw by a new chain, given the visible sites, which are clamped in `graph`."""
         key_start, key_move = jax.random.split(key)
         x = first_states(graph, key_start, ())
         start = jnp.where(possible(graph, x), x, most_probable_alone(graph))
@@ -202,11 +202,12 @@ class ContrastiveDivergence(MarkovChains):
 
     Parameters
     ----------
-    kernel, params : as returned by `pmd.kernels.gibbs_with_gradients()` and the other functions there
+    kernel, params : the result of `pmd.kernels.gibbs_with_gradients()` or of another function of
+        `pmd.kernels`
         A parameter that the kernel tunes follows the acceptance probability while the model is learned.
     transitions : int
-        Number of transitions in an iteration; of kernels that accept or reject, one more with probability
-        1/2, so that no parity of the sites is kept (`pmd.kernels.loop`).
+        Number of transitions in an iteration; a kernel that accepts or rejects makes one more with
+        probability 1/2, so that the parity of the sites may change (`pmd.kernels.loop`).
     conditional_transitions : int, optional
         Number of transitions, from a uniform state, for the hidden sites given the visible ones; by default
         `transitions`.
@@ -248,14 +249,14 @@ class ContrastiveDivergence(MarkovChains):
 
 @dataclass(frozen=True)
 class ReplayBuffer(MarkovChains):
-    """Draws by persistent chains of which a part, chosen at random, moves in each iteration.
+    """Draws by persistent chains; a random part of the chains moves in each iteration.
 
     Parameters
     ----------
     kernel, params, transitions, conditional_transitions, differences : see `ContrastiveDivergence`
     size : int, number of chains
-        An iteration takes as many as it needs without replacement, moves them, and writes them back. No chain
-        is ever begun anew.
+        An iteration takes as many chains as it needs without replacement, moves them, and writes them back.
+        No chain is ever begun anew.
 
     Raises
     ------
@@ -291,21 +292,21 @@ class ReplayBuffer(MarkovChains):
         return moved.x, moved._replace(x=kept.x.at[chosen].set(moved.x))
 
     def _chosen(self, key: Any, n: int) -> Any:
-        """(n,) int, the places of the chains that move in an iteration, all different."""
+        """(n,) int, the indices of the chains that move in an iteration, all different."""
         return jax.random.choice(key, self.size, (n,), replace=False)
 
 
 def resampled(key: Any, batch: Batch, n: int) -> Any:
-    """(n, d) int, rows of a batch, each about n times its weight often, by systematic resampling.
+    """(n, d) int, rows of a batch, resampled systematically; each is drawn about n times its weight often.
 
-    With equal weights and as many draws as there are rows, each row comes once.
+    With equal weights and as many draws as there are rows, each row is drawn once.
     """
     ends = jnp.cumsum(batch.weights)
     points = (jnp.arange(n) + jax.random.uniform(key)) / n * ends[-1]
     return batch.x[jnp.minimum(jnp.searchsorted(ends, points), len(ends) - 1)]
 
 
-# ---------------------------------------------------------------- states
+# ---------------------------------------------------------------- states in which chains begin
 @singledispatch
 def first_states(density: Any, key: Any, shape: tuple[int, ...]) -> Any:
     """(*shape, d) int, states in which chains begin: uniform draws of the values of all sites."""
@@ -315,7 +316,7 @@ def first_states(density: Any, key: Any, shape: tuple[int, ...]) -> Any:
 
 @first_states.register
 def _(density: NeuralDensity, key: Any, shape: tuple[int, ...]) -> Any:
-    """Draws of the base distribution."""
+    """The initial states of chains of a `Neural` density: draws of the base distribution."""
     space, log_base = density.space, jnp.asarray(density.model.log_base)
     return space.lower + jax.random.categorical(key, log_base, shape=(*shape, space.d))
 

@@ -1,1 +1,2 @@
-"""A PyMC model becomes the graph of a block: what is known of its variables, how it is written."""
+"""A PyMC model becomes the graph of a block: its variables, and how its log density is written and
+rewritten."""

@@ -1,4 +1,4 @@
-"""Log densities as functions of real numbers in the place of counts."""
+"""Log densities in which real numbers take the place of counts."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from pymc_discrete.structure.rebuild import rebuild
 
 
 def as_real(outputs: list[Variable], replace: Mapping[Variable, Variable]) -> list[Variable]:
-    """Graphs with integer variables replaced by real ones, as formulas in these.
+    """Graphs in which real variables take the place of integer variables, as formulas.
 
     Casts to integers are left out, so that log Gamma(n + 1) becomes a smooth function of n.
 
@@ -32,7 +32,7 @@ def as_real(outputs: list[Variable], replace: Mapping[Variable, Variable]) -> li
 
 
 def of_reals(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """A rule for `rebuild`: the outputs of a node some of whose inputs were integers and are real now."""
+    """A rule for `rebuild`: the outputs of a node of which some integer inputs have become real."""
     became_real = [
         is_integer(old) and not is_integer(new) for old, new in zip(node.inputs, inputs, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The variables that a step samples: what the user passes as `vars`, checked."""
+"""The variables that a step samples: the argument `vars` of the user, checked."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,21 +12,21 @@ from pymc_discrete.model.support import counts_as_floats, reason_refused
 from pymc_discrete.runtime.names import untransformed
 
 DISCRETE, CONTINUOUS = "discrete", "continuous"
-CUSTOM = "custom"  # the kind of a step that the user defines, for variables of both kinds
+CUSTOM = "custom"  # the kind of variables of a step that the user defines: discrete and continuous ones
 
 
 def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:
-    """The model that a user passed as `model`, by default that of the context, in plain tensors.
+    """The model that a user passed as `model`, by default the model of the `with` block, in plain tensors.
 
     Parameters
     ----------
-    vars : what the user passed for variables, which may be a model by mistake
-    step : the name of the step that is made for the model, if one is
+    vars : the user's argument for variables, which may be a model by mistake
+    step : the name of the step that is made for the model, if a step is made
 
     Raises
     ------
     TypeError
-        If there is no model, or none in its place.
+        If there is no model, or the argument is no model.
     """
     misplaced = isinstance(vars, pm.Model)
     if model is not None and not isinstance(model, pm.Model):
@@ -63,7 +63,7 @@ def block_of(
     vars : RV, name or value variable, or a list of them
         None means all free variables of the kind that can be sampled.
     kind : {"discrete", "continuous"}
-    argument : what the user calls `vars`, for messages
+    argument : the name of the argument `vars` in the user's call, for messages
     constrained : whether vectors whose elements cannot change alone can be sampled
     equations : whether variables that only change together with others can be sampled
 
@@ -125,9 +125,10 @@ def block_of(
 
 
 def refuse_left_out(reasons: dict[str, str]) -> None:
-    """Refuse to take all variables but those that no step of this package or of PyMC moves.
+    """Raise an error if, among all variables to be sampled, some can be moved by no step of this package or
+    of PyMC.
 
-    PyMC would give them a Metropolis that never accepts.
+    PyMC would give these variables a Metropolis step that never accepts.
 
     Raises
     ------
@@ -162,7 +163,7 @@ def free(model: pm.Model, kind: str) -> list[str]:
 
 
 def value_name(model: pm.Model, var: Any) -> str:
-    """The name of the value variable that a user means by an RV, a name or a value variable."""
+    """The name of the value variable that an RV, a name or a value variable stands for."""
     if isinstance(var, str):
         rv = model.named_vars.get(var)
         return str(model.rvs_to_values[rv].name) if rv in model.rvs_to_values else var
@@ -174,7 +175,9 @@ def value_name(model: pm.Model, var: Any) -> str:
 
 
 def is_of(model: pm.Model, var: Variable) -> bool:
-    """Whether a variable is an RV or a value variable of the model, or of the user's of which it is made."""
+    """Whether a variable is an RV or a value variable of the model, or of the user's model that it was made
+    from.
+    """
     known = [
         v for each in (model, written_by_user(model)) for pair in each.rvs_to_values.items() for v in pair
     ]
@@ -182,14 +185,14 @@ def is_of(model: pm.Model, var: Variable) -> bool:
 
 
 def known_names(model: pm.Model, kind: str) -> str:
-    """A sentence for messages, with the free variables of a kind that can be sampled."""
+    """A sentence for messages that names the free variables of a kind that can be sampled."""
     shown_as = {str(v.name): str(rv.name) for rv, v in model.rvs_to_values.items()}
     names = [repr(shown_as.get(n, n)) for n in free(model, kind) if not reason_refused(model, n)]
     return f"The model's {kind} free variables: {', '.join(names) or 'none'}."
 
 
 def unknown(model: pm.Model, name: str, kind: str) -> str:
-    """The message for a name that is not a free variable: what it is, and which variables can be sampled."""
+    """The message for a name that is no free variable: what the name stands for, and what can be sampled."""
     rv = model.named_vars.get(name)
     if rv is None:
         return f"The model has no variable {name!r}. {known_names(model, kind)}"

@@ -1,4 +1,5 @@
-"""A model, and a block of its discrete variables, described once for all who ask how they can be moved."""
+"""A model, and a block of its discrete variables, described once for all code that chooses how to
+move them."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -33,13 +34,14 @@ Point = Mapping[str, np.ndarray]
 
 
 class DescribedModel:
-    """A PyMC model at a point: what those ask who choose how its variables are moved, each answered once.
+    """A PyMC model at a point, with the properties by which it is chosen how variables move, each computed
+    once.
 
     Parameters
     ----------
     model : pm.Model
     point : {value variable: array}, optional
-        Gives the shapes of all variables; by default the initial point of the model.
+        A point that gives the shapes of all variables; by default the initial point of the model.
     """
 
     def __init__(self, model: pm.Model, point: Point | None = None):
@@ -49,26 +51,27 @@ class DescribedModel:
 
     @cached_property
     def point(self) -> dict[str, np.ndarray]:
-        """A point of the model, {value variable: array}."""
+        """The point of the model that gives the shapes, {value variable: array}."""
         return point_of(self.model) if self._given is None else dict(self._given)
 
     @cached_property
     def discrete(self) -> list[str]:
-        """The discrete value variables."""
+        """The names of the discrete value variables."""
         return [str(v.name) for v in self.model.discrete_value_vars]
 
     @cached_property
     def continuous(self) -> list[str]:
-        """The continuous value variables."""
+        """The names of the continuous value variables."""
         return [str(v.name) for v in self.model.continuous_value_vars]
 
     def equations(self, names: Sequence[str]) -> list[Equations]:
-        """The linear equations between some discrete variables that the log density says, see `equations_of`.
+        """The linear equations between some discrete variables that the log density states, see
+        `equations_of`.
 
         Raises
         ------
         ValueError
-            For one along which nothing can move.
+            For an equation that no change of its variables can keep.
         """
         asked = tuple(names)
         if asked not in self._equations:
@@ -76,18 +79,18 @@ class DescribedModel:
         return self._equations[asked]
 
     def moved_together(self, names: Sequence[str]) -> list[str]:
-        """Those of some discrete variables whose elements cannot change alone.
+        """The ones among some discrete variables whose elements cannot change alone.
 
-        They are tied by equations, or are vectors with a constraint (`is_constrained`).
+        Their elements are tied by equations, or by the constraint of a vector (`is_constrained`).
         """
         tied = {name for e in self.equations(names) for name in e.coefficients}
         vectors = {str(v.name) for rv, v in self.model.rvs_to_values.items() if is_constrained(rv)}
         return [name for name in names if name in tied | vectors]
 
     def lines(self, names: Sequence[str]) -> dict[tuple[str, ...], Lines]:
-        """The lines of counts among some variables that limit each other, see `Space.build`.
+        """The lines along which counts that limit each other move, among some variables, see `Space.build`.
 
-        Counts that are in equations, which have lines of their own, have none here.
+        Counts in equations are left out, since equations have lines of their own.
         """
         asked = tuple(names)
         if asked not in self._lines:
@@ -98,24 +101,24 @@ class DescribedModel:
         return self._lines[asked]
 
     def block(self, names: Sequence[str], **options: Any) -> "DescribedBlock":
-        """Some of its discrete variables, with the options of `DescribedBlock`."""
+        """The `DescribedBlock` of some discrete variables of the model, with the options of that class."""
         return DescribedBlock(self.model, list(names), self.point, **options)
 
 
 class DescribedBlock:
-    """The discrete variables that one density is a function of: their supports, shapes and constraints.
+    """The discrete variables of one density: their supports, shapes and constraints.
 
     Parameters
     ----------
     model : pm.Model
-    names : value variables
+    names : the value variables of the block
     point : {value variable: array}, which gives the shapes of all variables
     support : {name: (lower, upper)}, optional
-        Bounds that take precedence over those of the distributions.
+        Bounds that take precedence over the bounds of the distributions.
     equations : linear equations between the variables, which constrain the space and are taken out of the log
         density
-    lines : of variables that are in no equation, see `Space.build`
-    totals : counts in whose place their totals stand, see `model.totals`
+    lines : lines of variables that are in no equation, see `Space.build`
+    totals : counts whose totals take their place in the space, see `model.totals`
     """
 
     def __init__(
@@ -136,17 +139,17 @@ class DescribedBlock:
     # ------------------------------------------------------------ the variables
     @cached_property
     def supports_of_values(self) -> dict[str, Bounds]:
-        """{name: (lower, upper)}, None for a side without a bound."""
+        """{name: (lower, upper)} of the counts themselves; a side without a bound has None."""
         return {name: support_of(self.model, name, self._support) for name in self.names}
 
     @cached_property
     def supports(self) -> dict[str, Bounds]:
-        """As `supports_of_values`, those of the totals in the place of counts."""
+        """As `supports_of_values`, with the bounds of the totals where totals take the place of counts."""
         return self.supports_of_values | bounds_of_totals(self.model, self.totals)
 
     @cached_property
     def scales(self) -> dict[str, float]:
-        """{variable without bounds: scale}.
+        """{name of a variable without bounds: the scale of its window}.
 
         The offsets of a window are powers of two up to a multiple of the scale. A scale is therefore rounded
         down to a power of two, so that models whose windows are the same share what is compiled.
@@ -162,12 +165,12 @@ class DescribedBlock:
 
     @cached_property
     def nominal(self) -> list[str]:
-        """The variables whose values are names, and have no order."""
+        """The variables whose values are labels without an order."""
         return [name for name in self.names if is_nominal(self.model, name)]
 
     @cached_property
     def sums(self) -> dict[str, np.ndarray]:
-        """{vector of counts whose sum is known: its sums}."""
+        """{name of a vector of counts whose sum is known: its sums}."""
         rvs = {str(v.name): rv for rv, v in self.model.rvs_to_values.items() if v.name in self.names}
         return {name: totals for name, rv in rvs.items() if (totals := fixed_sums(rv)) is not None}
 
@@ -196,7 +199,7 @@ class DescribedBlock:
 
     # ------------------------------------------------------------ objects built from the variables
     def space(self, window: Any, **widths: Any) -> Space:
-        """The space of the variables' values.
+        """The space of the values of the variables.
 
         Parameters
         ----------
@@ -208,7 +211,7 @@ class DescribedBlock:
             self.shapes,
             window,
             self.scales,
-            # an equation does arithmetic with the values of a label, which are then more than names
+            # an equation does arithmetic with the values of a label, which then have an order
             [name for name in self.nominal if name not in tied],
             sums={name: y for name, y in self.sums.items() if name not in tied},
             permutations=self.permutations,
@@ -225,10 +228,10 @@ class DescribedBlock:
 
         Parameters
         ----------
-        written : the model, with numbers in the place of its data and constants
+        written : the model, with `Number`s in place of its data and constants
         each : the space of the variables
         join : whether variables that play the same role become parts of one vector
-        terms : of the log density, where they are not those that PyMC gives
+        terms : the terms of the log density, if they differ from the terms that PyMC gives
         """
         alone = [v for v in each.variables if v.constraint is None and v.lines is None]
         constrained = [v.name.split(MADE) for v in each.variables if v.constraint is not None]
@@ -240,14 +243,15 @@ class DescribedBlock:
             {v.name: v.kind for v in alone} if join else None,
             united=[list(together) for together in [*self.systems, *self.lines]],
             constrained={name for names in constrained for name in names},
-            # An equation is known by its place in the terms that PyMC gives; in others it is not looked for.
+            # An equation is found by its index among the terms that PyMC gives; other terms are not searched
+            # for it.
             equal={e.place: e.shape for e in self.equations if e.place is not None and terms is None},
             totals=self.totals,
             terms=terms,
         )
 
     def by_totals(self, space: Space) -> ByTotals:
-        """How the sites of a space, some of which are totals, go with the values of the model."""
+        """The map between the sites of a space, some of which are totals, and the values of the model."""
         own = Space.build(self.supports_of_values, self.shapes)
         order = np.concatenate([own.numbers(m.name).reshape(-1) for m in space.members])
         return ByTotals(
@@ -259,7 +263,7 @@ class DescribedBlock:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for blocks of which the same is made, where their models have the same structure."""
+        """A key that is equal for blocks with the same density, if their models have the same structure."""
         return (
             tuple(self.names),
             key_of_object(
@@ -278,7 +282,7 @@ def systems_of(
 ) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
     """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them.
 
-    The fixed sums of these variables are equations, too.
+    The fixed sums of these variables are equations as well.
 
     Parameters
     ----------

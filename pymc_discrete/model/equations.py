@@ -1,6 +1,6 @@
 """Linear equations between the discrete variables of a model, which its log density compares with numbers.
 
-A term `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -inf)` says that A x = y. Sites of which that is known cannot
+A term `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -inf)` says that A x = y. Sites of such an equation cannot
 change alone, so the comparison is taken out of the log density and becomes a constraint of the space.
 """
 
@@ -29,15 +29,15 @@ from pymc_discrete.structure.rebuild import known_size, rebuild
 
 
 class Equations(NamedTuple):
-    """Linear equations that one comparison in a log density says, or the unknown sums of vectors of counts.
+    """Linear equations from one comparison in a log density, or from the unknown sums of vectors of counts.
 
     Attributes
     ----------
-    name : of the term, or what the sums are
-    place : (number of the term, number of the comparison there), see `comparisons`; None for unknown sums
+    name : the name of the term, or a text about the sums
+    place : (index of the term, index of the comparison in the term), see `comparisons`; None for unknown sums
     coefficients : {value variable: (m, its size) int}, without variables whose coefficients are all 0
     totals : (m,) int
-    shape : of the comparison, whose elements are the m equations
+    shape : the shape of the comparison, whose elements are the m equations
     """
 
     name: str
@@ -48,7 +48,7 @@ class Equations(NamedTuple):
 
     @property
     def joins(self) -> bool:
-        """Whether some equation has more than one site."""
+        """Whether some equation has two or more sites."""
         rows = np.concatenate([*self.coefficients.values(), np.zeros((len(self.totals), 0))], axis=1)
         return bool((np.count_nonzero(rows, axis=1) > 1).any())
 
@@ -62,7 +62,7 @@ class Equations(NamedTuple):
 
 
 class DegreeIn(Analysis[float]):
-    """The degree of a tensor as a polynomial in given variables; inf where it is not known."""
+    """The degree of a tensor as a polynomial in given variables; inf where the degree is not known."""
 
     def __init__(self, variables: Collection[Variable]):
         super().__init__(dict.fromkeys(variables, 1))
@@ -78,11 +78,11 @@ class DegreeIn(Analysis[float]):
 def equations_of(
     model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray] | None = None
 ) -> list[Equations]:
-    """The linear equations between some discrete variables of a model that its log density says.
+    """The linear equations between some discrete variables that the log density of a model states.
 
-    Those of a `pm.Potential`, of an observed `pm.DiracDelta`, and of vectors of counts whose sum n is unknown
-    (`pm.Multinomial("x", n, p)`) are looked for. Where no equation of a
-    variable has two sites, there is none to be moved with another one, and all are left as they are.
+    Equations are looked for in each `pm.Potential` and each observed `pm.DiracDelta`, and in vectors of
+    counts whose sum n is unknown (`pm.Multinomial("x", n, p)`). Equations that each have only one site tie no
+    two sites, and stay in the log density.
 
     Parameters
     ----------
@@ -99,7 +99,8 @@ def equations_of(
     variables = [*model.free_RVs, *model.observed_RVs, *model.potentials]
     says = [v in model.potentials or isinstance(v.owner.op, DiracDeltaRV) for v in variables]
     found = []
-    # PyMC takes seconds to write the terms of hundreds of variables
+    # The terms are computed only where they are needed: PyMC takes seconds to write those of hundreds of
+    # variables.
     for t, (variable, term) in enumerate(zip(variables, terms_of(model), strict=True) if any(says) else ()):
         if says[t]:
             for c, (comparison, _) in enumerate(comparisons(term)):
@@ -108,7 +109,7 @@ def equations_of(
                 found += [] if equations is None else [equations]
     found += totals_of(model, names, point)
     tied = {name for equations in found if equations.joins for name in equations.coefficients}
-    for _ in found:  # as often as variables can be tied by way of others
+    for _ in found:  # repeated as often as a chain of equations may tie variables to one another
         tied |= {name for e in found if tied & set(e.coefficients) for name in e.coefficients}
     return [equations for equations in found if tied & set(equations.coefficients)]
 
@@ -156,11 +157,11 @@ def linear(
     point: Mapping[str, np.ndarray],
     labels: bool = False,
 ) -> Equations | None:
-    """What a comparison says of some variables; None where that is no linear equation of them.
+    """The linear equations of some variables that a comparison states; None where there are none.
 
     Parameters
     ----------
-    labels : whether labels are read, too, as numbers
+    labels : whether values of labels without an order may be read as numbers
     """
     above = set(ancestors([comparison]))
     read = [v for v in model.value_vars if v in above]
@@ -181,19 +182,19 @@ def linear(
             "they are discrete; else write what is known of the counts as a likelihood, such as pm.Normal, "
             "and not as an equality."
         )
-    # the sums first, and the numbers that they are compared with
+    # the side with the sums comes first, then the side with the numbers
     return evaluated_equations(name, place, sorted(sides, key=degree.of, reverse=True), inside)
 
 
 def with_constants(
     graphs: list[Variable], read: list[Variable], point: Mapping[str, np.ndarray]
 ) -> tuple[list[Variable], dict[Variable, Variable]]:
-    """Graphs as functions of value variables with static shapes, and else of constants.
+    """Graphs as functions of the value variables, with static shapes; all other inputs become constants.
 
     Returns
     -------
     graphs
-    typed : {value variable: the one with a static shape}, of those that the graphs depend on
+    typed : {value variable that the graphs depend on: the same variable with a static shape}
     """
     typed: dict[Variable, Variable] = {
         v: pt.TensorType(v.type.dtype, shape=np.shape(point[v.name]))(name=v.name) for v in read
@@ -213,7 +214,8 @@ def with_constants(
 def evaluated_equations(
     name: str, place: tuple[int, int] | None, sides: list[Variable], variables: dict[str, Variable]
 ) -> Equations:
-    """The equations, from the values of both sides where every site is 0, and where one site is 1."""
+    """The equations, computed from both sides where every site is 0, and where one site after
+    another is 1."""
     function = pytensor.function(list(variables.values()), sides, mode=AS_WRITTEN, on_unused_input="ignore")
     zeros = {v: np.zeros(var.type.shape, var.type.dtype) for v, var in variables.items()}
 

@@ -1,4 +1,4 @@
-"""Terms that make the density zero where an index is out of bounds; JAX would silently clamp the index."""
+"""Terms that make the density zero where an index is out of bounds, since JAX silently clamps the index."""
 
 from collections.abc import Mapping
 
@@ -30,8 +30,9 @@ def index_guards(
 ) -> tuple[list[tuple[str, Variable]], list[tuple[str, str]], list[Decision]]:
     """Terms that are -inf where an index that depends on the block is out of bounds.
 
-    PyTensor raises an error there, JAX clamps the index without one. Data that are a part of an index need no
-    term where they are within bounds, such as the observed elements of a vector of which others are imputed.
+    PyTensor raises an error for such an index, and JAX clamps the index without an error. Data that are a
+    part of an index need no term where they are within bounds, such as the observed elements of a vector
+    whose other elements are imputed.
 
     Parameters
     ----------
@@ -40,13 +41,13 @@ def index_guards(
     bounds : of the tensors of the graph
     uniform : the variables all of whose elements have these bounds; elements of other variables may have
         tighter ones, so that no warning is given for them
-    derived : how some numbers are computed from those of the model
+    derived : how some numbers are computed from the model's own numbers
 
     Returns
     -------
     guards : [(name, term)]
-    warnings : [(variable, message)] of those that are an index and whose supports reach out of bounds
-    decisions : what numbers must satisfy so that there are no other guards
+    warnings : [(variable, message)] for variables that are an index and whose support exceeds the bounds
+    decisions : the conditions on numbers under which no further guard is needed
     """
     guards: list[tuple[str, Variable]] = []
     decisions: dict[tuple[Number, int], list[Decision]] = {}
@@ -93,7 +94,8 @@ def index_guards(
 
 
 def within_if_numbers_are(index: Variable, size: int, bounds: IntegerBounds) -> list[Number] | None:
-    """The numbers that an index reads, if it is from 0 to size - 1 because they are; else None."""
+    """The numbers that an index reads, if the index is within 0, ..., size - 1 whenever they are;
+    else None."""
     numbers = [v for v in numbers_in([index]) if is_whole(v)]
     if not numbers or any(v.value.size and not 0 <= v.value.min() <= v.value.max() < size for v in numbers):
         return None
@@ -102,14 +104,14 @@ def within_if_numbers_are(index: Variable, size: int, bounds: IntegerBounds) -> 
 
 
 def entries_exist(var: Variable, size: int) -> list[Decision]:
-    """What must hold of a tensor of numbers that is an index into a tensor of this size."""
+    """The conditions under which a tensor of numbers is a valid index into an axis of this size."""
     return [Decision(pt.ge(var, 0), True), Decision(pt.lt(var, size), True)]
 
 
 def indexing_variable(index: Variable) -> Variable | None:
-    """The variable z of an index such as z, z[3], z.T or z - 1, or None for any other index.
+    """The variable z of an index such as z, z[3], z.T or z - 1; None for any other index.
 
-    That is, an index whose values are those of one variable, rearranged or shifted by a constant.
+    The values of such an index are the values of one variable, rearranged or shifted by a constant.
     """
     for node in toposort([index]):
         shifted = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)

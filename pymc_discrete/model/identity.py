@@ -1,10 +1,10 @@
-"""Whether two things that a model is made of are the same: keys that walk into all that a graph can hold.
+"""Whether two parts of a model are the same: keys that cover everything a graph can hold.
 
 A key looks into constants, dense and sparse, into inner graphs (of Scan, OpFromGraph, Composite), the
-attributes of Ops, and into functions and classes of the user: their code, what they close over, their
-defaults, and the global names that they read. What belongs to an installed library is known by its name. In
-what is left, as in an open file, nothing can be seen: within a process it is equal to itself only, and
-between processes to nothing.
+attributes of Ops, and into functions and classes of the user: their code, closures and defaults, and the
+global names that they read. Objects of an installed library are known by their names. Any other object, such
+as an open file, cannot be looked into: within a process it is equal to itself only, and between processes it
+is equal to nothing.
 """
 
 import builtins
@@ -60,7 +60,7 @@ from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compile_cache import usable_folder
 from pymc_discrete.runtime.jax_settings import settings_now
 
-# {class: attributes that its objects fill when they are compiled, which say nothing about what they compute}
+# {class: attributes that its objects fill when they are compiled, and that do not change what they compute}
 FILLED_LATER: dict[type, set[str]] = {
     CAReduce: {"_ufunc"},
     Elemwise: {"nfunc", "ufunc"},
@@ -78,7 +78,7 @@ FILLED_LATER: dict[type, set[str]] = {
     ScipyWrapperOp: {"_fn_wrapped"},
     frozendict: {"_hash"},
 }
-# attributes of classes and functions that Python makes, or that say nothing about what is computed
+# attributes of classes and functions that Python makes, or that do not change what is computed
 NO_CONTENT = {
     "_abc_impl",
     "__annotate_func__",
@@ -97,7 +97,7 @@ NO_CONTENT = {
     "__weakref__",
     "__wrapped__",
 }
-# functions by which another one may read what cannot be found in its code, its globals and its closure
+# functions by which the user's function may read things that are not in its code, its globals or its closure
 UNSEEN = {"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"}
 # packages that every model needs, so that their versions need not be a part of its digest
 EXPECTED = {"builtins", "jax", "jaxlib", "numpy", "pymc", "pymc_discrete", "pytensor", "scipy"}
@@ -128,13 +128,13 @@ class Same(NamedTuple):
 
 
 class Key(NamedTuple):
-    """The key of a thing in this process.
+    """The key of an object in this process.
 
     Attributes
     ----------
-    digest : of all that can be seen
-    own : functions and classes of the user, and what cannot be looked into, in the order of the walk, each
-        equal to itself only; and objects of this package that say themselves what they are equal to
+    digest : the checksum of all that can be looked into
+    own : functions and classes of the user and objects that cannot be looked into, in the order of the walk,
+        each equal to itself only; and objects of this package that define their own equality
     """
 
     digest: bytes
@@ -142,11 +142,11 @@ class Key(NamedTuple):
 
 
 class NotComparable(ValueError):
-    """A thing holds something that cannot be compared with that of another process."""
+    """An object holds something that cannot be compared with an object of another process."""
 
 
 def key_of_object(thing: Any) -> Key:
-    """The key of a thing, with all that it holds, in this process."""
+    """The key of an object, with all that it holds, in this process."""
     walk = Walk()
     return Key(walk.of(thing), tuple(walk.own))
 
@@ -156,24 +156,24 @@ def key_of_graph(outputs: Iterable[Variable], known: Mapping[Variable, Hashable]
 
     Parameters
     ----------
-    known : {leaf: what stands for it in the key}
+    known : {leaf: the object that replaces it in the key}
     """
     walk = Walk()
     return Key(walk.graph(list(outputs), known or {}), tuple(walk.own))
 
 
 def lasting_key(thing: Any, of_users: bool = True) -> str:
-    """The key of a thing that is the same in every process.
+    """The key of an object that is the same in every process.
 
     Parameters
     ----------
-    of_users : whether functions and classes may be in it that a user, or a library of no known version, has
-        written: these may read files, or what others set, of which their digest knows nothing
+    of_users : whether the key may contain functions and classes of the user, or of a library of unknown
+        version. These may read files, or variables that other code sets, which are no part of the digest
 
     Raises
     ------
     NotComparable
-        If something in it cannot be looked into, or reads what no object holds.
+        If a part of the object cannot be looked into, or reads something that no object holds.
     """
     walk = Walk(lasting=True, of_users=of_users)
     digest = walk.of(thing)
@@ -183,9 +183,9 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
 
 
 def lasting_name(*things: Any) -> str | None:
-    """A name for what JAX compiles of these things as it is set, for `programs_on_disk`.
+    """A name for the programs that JAX compiles of these objects under its settings, for `programs_on_disk`.
 
-    None where no programs are kept, or something cannot be compared with that of another process.
+    None where no programs are kept, or an object cannot be compared with objects of another process.
     """
     if usable_folder() is None:
         return None
@@ -197,7 +197,7 @@ def lasting_name(*things: Any) -> str | None:
 
 
 class Walk:
-    """A walk through things and all that they hold.
+    """A walk through objects and all that they hold.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class Walk:
     Attributes
     ----------
     own : see `Key`
-    unseen : what cannot be looked into, in words
+    unseen : descriptions of the objects that cannot be looked into
     """
 
     def __init__(self, lasting: bool = False, of_users: bool = True):
@@ -215,17 +215,18 @@ class Walk:
         self.own: list[Hashable] = []
         self.unseen: list[str] = []
         self._known: dict[int, bytes] = {}
-        self._open: dict[int, int] = {}  # {id: depth} of what is being walked through
-        self._alive: list[Any] = []  # an id is used again for another object as soon as one is gone
+        self._open: dict[int, int] = {}  # {id: depth} of the objects that the walk is inside of
+        # these objects are kept alive, since Python uses an id again once its object is gone
+        self._alive: list[Any] = []
 
     def of(self, thing: Any) -> bytes:
-        """The digest of a thing."""
+        """The digest of an object."""
         if type(thing) in PLAIN:
             return digest(f"{type(thing).__name__} {thing!r}".encode())
         place = id(thing)
         if place in self._known:
             return self._known[place]
-        if place in self._open:  # an object that contains itself
+        if place in self._open:  # the object contains itself
             return digest(f"the thing {len(self._open) - self._open[place]} levels up".encode())
         self._open[place] = len(self._open)
         self._alive.append(thing)
@@ -235,12 +236,12 @@ class Walk:
         return found
 
     def all(self, kind: str, *things: Any) -> bytes:
-        """The digest of several things; `kind` says what they are together."""
+        """The digest of several objects together; `kind` is a word for what they form."""
         return digest(kind.encode() + b"".join(map(self.of, things)))
 
     def _look(self, thing: Any) -> bytes:
-        """The digest of a thing that is met for the first time."""
-        if type(thing) in (tuple, list):  # the most frequent case comes first
+        """The digest of an object that the walk meets for the first time."""
+        if type(thing) in (tuple, list):  # tuples and lists are the most frequent case, and are tried first
             return self.all(type(thing).__name__, *thing)
         if isinstance(thing, Op):
             return self._op(thing)
@@ -314,12 +315,13 @@ class Walk:
         return digest(b"graph" + b"".join(parts) + ends)
 
     def _inner_graph(self, graph: AbstractFunctionGraph) -> bytes:
-        """The digest of a graph within an Op; one that cannot change is walked through once."""
+        """The digest of a graph within an Op; a graph that cannot change is walked through only once."""
         if isinstance(graph, FrozenFunctionGraph) and graph in _frozen:
             return _frozen[graph]
         before = len(self.own), len(self.unseen)
         found = self.graph(graph.outputs, {v: ("inner", n) for n, v in enumerate(graph.inputs)})
-        # kept only if it has no function of the user, since what that reads may change
+        # The digest is kept only if the graph has no function of the user, since what such a function reads
+        # may change.
         if isinstance(graph, FrozenFunctionGraph) and before == (len(self.own), len(self.unseen)):
             _frozen[graph] = found
         return found
@@ -351,7 +353,8 @@ class Walk:
         props = [getattr(op, name) for name in getattr(kind, "__props__", None) or ()]
         if not props or not is_named(kind):
             return self.all("op", kind, self._attributes(op), props, functions)
-        # The attributes of a library's Op follow from its `__props__`, except graphs, numbers and functions.
+        # The attributes of a library's Op follow from its `__props__`, except graphs, numbers and functions
+        # among them.
         more = {n: v for n, v in vars(op).items() if type(v) not in FOLLOWS and n not in computed_later(kind)}
         return self.all("op", kind, props, *sorted_items(more), *functions)
 
@@ -362,7 +365,9 @@ class Walk:
         return self.all("type", type(thing), *sorted_items(content))
 
     def _attributes(self, thing: Any) -> bytes:
-        """The digest of an object's attributes, without what it computes from them when it is first asked."""
+        """The digest of an object's attributes, except attributes that it computes from others when first
+        asked.
+        """
         kind: Any = type(thing)
         later = computed_later(kind)
         found = {n: v for n, v in vars_of(thing).items() if n not in later}
@@ -380,7 +385,7 @@ class Walk:
         return self.all("class", kind.__name__, type(kind), kind.__bases__, *sorted_items(content))
 
     def _name(self, thing: Any) -> bytes:
-        """The digest of something of a library, which has a name there."""
+        """The digest of a named object of a library."""
         top = thing.__module__.partition(".")[0]
         known = top in EXPECTED or top in sys.stdlib_module_names
         version = None if known else str(getattr(sys.modules.get(top), "__version__", None))
@@ -406,7 +411,7 @@ class Walk:
     def _globals(self, function: FunctionType) -> list[bytes]:
         """Digests of the global names that a function reads, and of the modules that it imports."""
         codes = nested(function.__code__)
-        # all names and strings in its code: the attributes of a module that it reads are among these
+        # all names and strings in the code, among which are the attributes of modules that it reads
         words = {w for code in codes for w in (*code.co_names, *code.co_consts) if isinstance(w, str)}
         found = []
         for module, name in sorted({read for code in codes for read in reads_of(code)}):
@@ -426,7 +431,9 @@ class Walk:
         return found
 
     def _module(self, module: ModuleType, words: Iterable[str]) -> bytes:
-        """The digest of a module; of one of the user, of what has one of the names `words` in it."""
+        """The digest of a module; for a module of the user, the digest of its members with a name among
+        `words`.
+        """
         name = module.__name__
         if is_installed(name):
             return self.all("module", name)
@@ -460,7 +467,8 @@ class Walk:
                 if library is not None and getattr(library, name, None) is thing:
                     return self.all("ufunc", library.__name__, name)
             return self._not_seen(f"the universal function {thing!r}")
-        if isinstance(thing, list | tuple | deque):  # or a subclass, with attributes of its own
+        # a list, a tuple, or a subclass of these with attributes of its own
+        if isinstance(thing, list | tuple | deque):
             return self.all("sequence", kind, self._attributes(thing), *thing)
         if isinstance(thing, dict | MappingProxyType | frozendict):
             items = [x for item in thing.items() for x in item]
@@ -484,7 +492,8 @@ class Walk:
         kind = type(thing)
         try:
             kept = thing.__reduce_ex__(2)
-        except Exception:  # cannot be pickled: holds something outside of Python, such as a file
+        # an object that cannot be pickled holds something outside of Python, such as a file
+        except Exception:
             return self._not_seen(f"a {kind.__module__}.{kind.__qualname__}", thing)
         own = None if is_named(kind) else self._attributes(thing)
         if isinstance(kept, str):
@@ -493,7 +502,7 @@ class Walk:
         state, items, entries = [*rest, None, None, None][:3]
         plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
         if own is not None and plain:
-            state = None  # it would be the same as the attributes in `own`
+            state = None  # the state would be the same as the attributes in `own`
         return self.all("object", kind, own, make, args, state, list(items or ()), list(entries or ()))
 
     def _not_seen(self, what: str, thing: Any = None) -> bytes:
@@ -506,20 +515,23 @@ class Walk:
 # ---------------------------------------------------------------- properties of Python objects
 @functools.lru_cache(10_000)
 def computed_later(kind: Any) -> frozenset[str]:
-    """The attributes that objects of a class compute when they are first asked for them."""
+    """The attributes that objects of a class compute when they are first asked for, or when they are
+    compiled.
+    """
     names = {n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, functools.cached_property)}
     return frozenset(names.union(NO_CONTENT, *(FILLED_LATER.get(c, ()) for c in kind.__mro__)))
 
 
 @functools.lru_cache(10_000)
 def slots_of(kind: Any) -> list[tuple[str, MemberDescriptorType]]:
-    """The attributes of a class's objects that are in no dictionary."""
+    """The attributes of a class's objects that are in slots and not in a dictionary."""
     members = [item for c in kind.__mro__ for item in vars(c).items()]
     return [(name, slot) for name, slot in members if isinstance(slot, MemberDescriptorType)]
 
 
 def says_what_it_is(kind: Any) -> bool:
-    """Whether objects of a class of this package have an attribute `identity` with all that they compute."""
+    """Whether a class of this package has an attribute `identity`, which says all that its objects
+    compute."""
     return kind.__module__.startswith("pymc_discrete.") and hasattr(kind, "identity")
 
 
@@ -534,12 +546,12 @@ def digest(content: Any) -> bytes:
 
 
 def vars_of(thing: Any) -> dict[str, Any]:
-    """The attributes of an object that are in its dictionary, but for those that Python reserves."""
+    """The attributes in the dictionary of an object, except attributes that Python reserves."""
     return {n: v for n, v in getattr(thing, "__dict__", {}).items() if n not in NO_CONTENT}
 
 
 def sorted_items(content: Mapping[str, Any]) -> list[Any]:
-    """The names of a dictionary, each before its value, in alphabetical order."""
+    """A list of the names in a dictionary in alphabetical order, each followed by its value."""
     return [x for item in sorted(content.items(), key=lambda item: item[0]) for x in item]
 
 
@@ -554,13 +566,13 @@ def is_installed(module: str | None) -> bool:
 
 
 def of_known_version(thing: Any) -> bool:
-    """Whether a class or function is Python's, or of a library whose version the name of a program has."""
+    """Whether a class or function is of Python or of a library whose version is known."""
     top = str(thing.__module__).partition(".")[0]
     return top in EXPECTED or top in programs_on_disk.LIBRARIES or top in sys.stdlib_module_names
 
 
 def is_named(thing: Any) -> bool:
-    """Whether a class or function is found in an installed module by its name."""
+    """Whether a class or function can be found by its name in an installed module."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not is_installed(module):
         return False
@@ -571,25 +583,26 @@ def is_named(thing: Any) -> bool:
 
 
 def nested(code: CodeType) -> list[CodeType]:
-    """A function's code and that of the functions in it."""
+    """The code of a function and of the functions in it."""
     return [code, *(c for const in code.co_consts if isinstance(const, CodeType) for c in nested(const))]
 
 
 def reads_of(code: CodeType) -> list[tuple[bool, str]]:
-    """[(whether it is imported, name)] of the global names and modules that code reads."""
+    """[(whether it is imported, name)] of the global names and modules that some code reads."""
     found: list[tuple[bool, str]] = []
     before: list[dis.Instruction] = []
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             found.append((False, step.argval))
-        elif step.opname == "IMPORT_NAME":  # the level of a relative import was loaded before
+        # the level of a relative import is loaded two instructions earlier
+        elif step.opname == "IMPORT_NAME":
             found.append((True, "." * int(before[-2].argval or 0) + step.argval))
         before.append(step)
     return found
 
 
 def imported(function: FunctionType, name: str) -> ModuleType | None:
-    """The module that a function imports; None where there is none."""
+    """The module with the given name that a function imports; None where there is no such module."""
     try:
         package = function.__globals__.get("__package__")
         return importlib.import_module(resolve_name(name, package) if name.startswith(".") else name)
@@ -598,10 +611,10 @@ def imported(function: FunctionType, name: str) -> ModuleType | None:
 
 
 def callables(content: Mapping[str, Any]) -> list[Any]:
-    """The values of a dictionary that can be called, in the order of their names."""
+    """The callable values of a dictionary, in the order of their names."""
     return [content[name] for name in sorted(content) if callable(content[name])]
 
 
 def described(function: FunctionType) -> str:
-    """A function in an error message."""
+    """A description of a function for an error message."""
     return f"{function.__qualname__} of {function.__module__}"

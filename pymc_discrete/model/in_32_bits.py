@@ -82,11 +82,11 @@ WIDER_FLOATS = (
     "Or pass dtype='float64' to pmd.sample; for pm.sample leave pytensor.config.floatX at 'float64'."
 )
 COMPARING_OPS = (EQ, NEQ, LT, LE, GT, GE)
-# functions that are correct modulo 2^32 when their inputs are (ring operations and selections)
+# functions whose output is right modulo 2^32 if their inputs are (ring operations and selections)
 RING = (Add, Sub, Mul, Neg, Sqr, Identity, Second, Switch)
 # Ops that return positions in an array, which always fit into 32 bits
 POSITIONS = (Argmax, ArgSortOp, Nonzero, SearchsortedOp)
-# {Op: number of the first input that is an index or a shape; the inputs before it are data}
+# {Op: index of the first input that is an index or a shape; the inputs before it are data}
 INDEXING: dict[type, int] = {AdvancedIncSubtensor: 2, AdvancedSubtensor: 1, IncSubtensor: 2, Subtensor: 1}
 
 
@@ -101,7 +101,7 @@ class BoundsIn32Bits(IntegerBounds):
         bounds = super().after_one(node, out, values)
         casts = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast)
         from_float = casts and not is_whole(node.inputs[0])
-        # for example `eye`, whose inputs are constant sizes
+        # an Op such as `eye`, whose inputs are constant sizes
         of_constants = bounds == UNKNOWN and all(isinstance(i, Constant) for i in node.inputs)
         if is_whole(out) and (from_float or of_constants or isinstance(node.op, POSITIONS)):
             return -LARGEST_INT32, LARGEST_INT32  # JAX clips a float outside this range to its nearest end
@@ -113,8 +113,8 @@ class In32Bits:
 
     Parameters
     ----------
-    outputs : [(name, tensor)], the names for messages
-    known : {variable: its bounds}, of the inputs of the graph
+    outputs : [(name, tensor)]; the names are for messages
+    known : {input of the graph: its bounds}
 
     Attributes
     ----------
@@ -123,16 +123,16 @@ class In32Bits:
     Raises
     ------
     ValueError
-        Naming an integer expression that 32-bit numbers cannot represent.
+        For an integer expression that 32-bit numbers cannot represent, which the message names.
     """
 
     def __init__(self, outputs: list[tuple[str, Variable]], known: dict[Variable, Interval]):
         self._bounds = BoundsIn32Bits(known)
-        # Keys are variables of the original graph, values those of the rewritten one.
+        # The keys are variables of the original graph, the values are variables of the rewritten graph.
         self._plain: dict[Variable, Variable] = {}  # variables that are not wide
         self._low: dict[Variable, Variable] = {}  # wide integers, modulo 2^32
-        self._approximation: dict[Variable, Variable] = {}  # the same, as floats
-        # wide integers whose float is accurate to a few roundings, because no terms cancel in it
+        self._approximation: dict[Variable, Variable] = {}  # the wide integers, as floats
+        # wide integers whose float is accurate to a few roundings, because no terms cancel in its computation
         self._accurate: set[Variable] = set()
         self.outputs = [out for _, out in outputs]
         for name, out in outputs:
@@ -142,19 +142,19 @@ class In32Bits:
 
     # ------------------------------------------------------------ forms of a variable in the rewritten graph
     def is_wide(self, var: Variable) -> bool:
-        """Whether a variable is an integer that may exceed 32 bits."""
+        """Whether a variable of the original graph is an integer that may exceed 32 bits."""
         return var in self._low
 
     def plain(self, var: Variable) -> Variable:
-        """A variable that is not wide, in the rewritten graph."""
+        """The rewritten form of a variable that is not wide."""
         return self._plain.get(var, var)
 
     def low(self, var: Variable) -> Variable:
-        """An integer modulo 2^32, of dtype int32: other rewrites do not split sums of that dtype."""
+        """An integer modulo 2^32, of dtype int32: other rewrites do not split sums of int32."""
         return self._low[var] if var in self._low else wrapped(self.plain(var))
 
     def index(self, var: Variable) -> Variable:
-        """A variable that is used as an index or as a shape."""
+        """The rewritten form of a variable that is used as an index or as a shape."""
         return self._low[var] if var in self._low else self.plain(var)
 
     def approximation(self, var: Variable) -> Variable:
@@ -163,7 +163,7 @@ class In32Bits:
         return pt.cast(self.plain(var), pytensor.config.floatX) if known is None else known
 
     def value(self, var: Variable) -> Variable:
-        """A variable as a function of floats reads it: a wide integer becomes a float."""
+        """The form in which a function of floats reads a variable: a wide integer becomes a float."""
         if not self.is_wide(var):
             return self.plain(var)
         close = self._approximation[var]
@@ -222,11 +222,11 @@ class In32Bits:
         return (low >= -LARGEST_INT32 and high <= LARGEST_INT32) or np.dtype(var.type.dtype).itemsize < 8
 
     def _inputs(self, node: Apply, form: Callable[..., Any]) -> list[Any]:
-        """A node's inputs in the rewritten graph, `form(input)` of its data."""
+        """The inputs of a node in the rewritten graph: `form(input)` for the inputs that are data."""
         return [form(i) if self._is_data(node, n) else self.index(i) for n, i in enumerate(node.inputs)]
 
     def _keep_op(self, node: Apply, form: Callable[..., Any]) -> None:
-        """Apply a node's Op in the rewritten graph, to `form(input)` of its data."""
+        """Apply the Op of a node in the rewritten graph, to `form(input)` for the inputs that are data."""
         inputs = self._inputs(node, form)
         if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
             inputs[0] = self._is_nonzero(node.inputs[0])
@@ -237,9 +237,9 @@ class In32Bits:
         self._plain.update(zip(node.outputs, outputs, strict=True))
 
     def _is_data(self, node: Apply, n: int) -> bool:
-        """Whether input number n of a node is data, rather than an index or a shape."""
+        """Whether input n of a node is data, rather than an index or a shape."""
         if isinstance(node.op, Scan):
-            return n > 0  # the first is the number of steps
+            return n > 0  # the first input of a Scan is the number of steps
         if isinstance(node.op, AllocEmpty):
             return False
         first = INDEXING.get(type(node.op), REARRANGING.get(type(node.op)))
@@ -264,7 +264,7 @@ class In32Bits:
             self._accurate.add(out)
 
     def _is_right_modulo(self, node: Apply) -> bool:
-        """Whether a node's Op, applied to integers modulo 2^32, gives its output modulo 2^32."""
+        """Whether the Op of a node, applied to integers modulo 2^32, gives its output modulo 2^32."""
         op, scalar = node.op, getattr(node.op, "scalar_op", None)
         if isinstance(op, Elemwise):
             if isinstance(scalar, Pow):
@@ -277,7 +277,9 @@ class In32Bits:
         return rearranges or multiplies or isinstance(op, CumOp | IncSubtensor | AdvancedIncSubtensor)
 
     def _is_accurate(self, node: Apply) -> bool:
-        """Whether a node computed in floats is accurate to a few roundings: no terms of opposite sign."""
+        """Whether a node computed in floats is accurate to a few roundings, since it adds no terms of
+        opposite sign.
+        """
         scalar = getattr(node.op, "scalar_op", None)
         if not all(i in self._accurate for i in node.inputs if self.is_wide(i)):
             return False
@@ -298,7 +300,8 @@ class In32Bits:
         )
         return adds and (all(low >= 0 for low, _ in limits) or all(high <= 0 for _, high in limits))
 
-    # ------------------------------------------------------------ comparisons, and functions made of them
+    # ------------------------------------------------------------ comparisons, and functions written as
+    # comparisons
     def _compared(self, op: Elemwise, a: Variable, b: Variable) -> Variable:
         """The exact result of a comparison `op(a, b)` of integers."""
         difference = self.approximation(a) - self.approximation(b)
@@ -314,7 +317,7 @@ class In32Bits:
         return self._compared(pt.neq, var, pt.constant(np.zeros((), var.type.dtype)))
 
     def _condition(self, node: Apply) -> Variable:
-        """A boolean output of a node that reads a wide integer."""
+        """The output of a node that reads a wide integer and whose output is a boolean."""
         scalar = getattr(node.op, "scalar_op", None)
         if isinstance(node.op, Elemwise) and isinstance(scalar, COMPARING_OPS):
             if any(not is_whole(i) for i in node.inputs):
@@ -325,14 +328,15 @@ class In32Bits:
         return self._refuse(node.outputs[0], "reads an integer that may leave 32 bits")
 
     def _by_comparisons(self, node: Apply, form: Callable[[Variable], Variable]) -> Variable | None:
-        """A node's output written as comparisons and switches, or None for an Op where that is not done.
+        """The output of a node written with comparisons and switches; None for an Op that is not rewritten
+        so.
 
-        Done for maximum, minimum, absolute value, clip and sign: these are wrong modulo 2^32, and comparisons
-        are exact.
+        The rewritten Ops are maximum, minimum, absolute value, clip and sign, which are wrong modulo 2^32,
+        while comparisons are exact.
 
         Parameters
         ----------
-        form : `low` or `approximation`, how the result is represented
+        form : `low` or `approximation`, the form of the result
         """
         scalar = getattr(node.op, "scalar_op", None)
         if not isinstance(node.op, Elemwise) or not isinstance(
@@ -375,7 +379,8 @@ def wrapped(var: Variable) -> Variable:
 
 
 def in_32_bits(outputs: list[tuple[str, Variable]], known: dict[Variable, Interval]) -> list[Variable]:
-    """Tensors rewritten for 32-bit numbers, integers as floats; see `In32Bits` for the arguments."""
+    """Tensors rewritten for 32-bit numbers, with integers as floats; the arguments are those of
+    `In32Bits`."""
     graph = In32Bits(outputs, known)
     return [graph.as_float(out) for out in graph.outputs]
 
@@ -390,7 +395,7 @@ def narrowed(graph: LogpGraph, model: pm.Model, supports: dict[str, Any]) -> Log
     Raises
     ------
     ValueError
-        Naming an integer that 32-bit numbers cannot represent.
+        For an integer that 32-bit numbers cannot represent, which the message names.
     """
     known = bounds_of_values(model, supports)
     terms = [*graph.terms, *graph.untouched]
@@ -405,14 +410,14 @@ def narrowed(graph: LogpGraph, model: pm.Model, supports: dict[str, Any]) -> Log
 
 
 def bounds_of_values(model: pm.Model, supports: dict[str, Any]) -> dict[str, Interval]:
-    """{name: bounds} of the discrete value variables: those of `supports`, else those of the distribution.
+    """{name: bounds} of the discrete value variables: from `supports`, or else from the distribution.
 
     A missing bound is replaced by -`ASSUMED_BOUND` or `ASSUMED_BOUND`.
 
     Raises
     ------
     ValueError
-        Where 32 bits do not hold them.
+        For bounds that do not fit into 32 bits.
     """
     bounds = {}
     for value in model.discrete_value_vars:

@@ -1,8 +1,8 @@
-"""Models of `pymc.dims`, whose variables have named dimensions, as the same models of plain tensors.
+"""Models of `pymc.dims`, whose variables have named dimensions, written as equal models of plain tensors.
 
-PyTensor writes graphs with dims in tensors before it computes anything. Here that is done to a whole model,
-at the place where the package is given one, so that nothing else in it knows of dims. Variables have the
-names, values, order of dimensions and coordinates that they have in the user's model.
+PyTensor writes graphs with dims in tensors before it computes anything. Here a whole model is written in
+tensors when the user passes it, so that no other module has to know of dims. Variables have the names,
+values, order of dimensions and coordinates that they have in the user's model.
 """
 
 import weakref
@@ -39,7 +39,7 @@ from pymc_discrete.structure.rebuild import rebuild
 
 LISTS = ("free_RVs", "observed_RVs", "potentials", "deterministics", "data_vars")
 
-# {model as the user wrote it: (what it is made of, the same model in tensors)}
+# {model as the user wrote it: (the parts of that model, the same model in tensors)}
 _made: WeakKeyDictionary[pm.Model, tuple[list[Any], pm.Model]] = WeakKeyDictionary()
 # {model in tensors: the model as the user wrote it}
 _written: WeakKeyDictionary[pm.Model, weakref.ref[pm.Model]] = WeakKeyDictionary()
@@ -48,11 +48,11 @@ _written: WeakKeyDictionary[pm.Model, weakref.ref[pm.Model]] = WeakKeyDictionary
 def in_tensors(model: pm.Model) -> pm.Model:
     """The same model in plain tensors; the model itself, if nothing in it has dims.
 
-    It is one object for each model, which is brought up to date here if the model has changed.
+    There is one model in tensors for each model, and it is updated here if the user's model has changed.
 
     Parameters
     ----------
-    model : as the user wrote it, or what this function returned for it
+    model : the model as the user wrote it, or a result of this function
 
     Raises
     ------
@@ -74,18 +74,20 @@ def in_tensors(model: pm.Model) -> pm.Model:
 
 
 def written_by_user(model: pm.Model) -> pm.Model:
-    """The model as the user wrote it, of one that `in_tensors` returned; any other model itself."""
+    """The model as the user wrote it, for a model that `in_tensors` returned; any other model is returned as
+    it is.
+    """
     written = _written[model]() if model in _written else None
     return model if written is None else written
 
 
 def values_by_name(model: pm.Model) -> dict[str, Variable]:
-    """{name: value variable}, those that PyMC knows where the model is one that `in_tensors` returned."""
+    """{name: value variable} of the model as the user wrote it, whose variables PyMC knows."""
     return {str(v.name): v for v in written_by_user(model).value_vars}
 
 
 def starts_by_name(model: pm.Model, starts: Mapping[Any, Any]) -> dict[str, Any]:
-    """{name: start value in plain tensors} of what the user gives as {variable or name: start value}."""
+    """{name: start value in plain tensors}, from the user's {variable or name: start value}."""
     found: dict[str, Any] = {}
     for key, start in starts.items():
         name = str(getattr(key, "name", key))
@@ -99,7 +101,7 @@ def starts_by_name(model: pm.Model, starts: Mapping[Any, Any]) -> dict[str, Any]
 
 
 def without_dims(rv: Variable) -> Variable:
-    """A random variable, or what is computed of some, in plain tensors; itself, if nothing in it has dims."""
+    """A variable of a model in plain tensors; the variable itself, if it is computed without dims."""
     return lowered([rv], [rv])[0] if any(map(has_dims, ancestors([rv]))) else rv
 
 
@@ -116,13 +118,15 @@ def variables_of(model: pm.Model) -> list[Variable]:
 
 
 def parts_of(model: pm.Model) -> list[Any]:
-    """All variables, transforms and starting values of a model, by which a change of it is seen."""
+    """All variables, transforms and starting values of a model; a change of one of them is a change of the
+    model.
+    """
     of_rvs = (model.rvs_to_values, model.rvs_to_transforms, model.rvs_to_initial_values)
     return [*variables_of(model), *(part for each in of_rvs for part in each.values())]
 
 
 def attributes(model: pm.Model, plain: pm.Model) -> dict[str, Any]:
-    """The attributes of the model in tensors, `plain`, of a model with dims."""
+    """The attributes that a model with dims has when it is written in tensors, as the model `plain`."""
     old = variables_of(model)
     of = dict(zip(old, lowered(old, model.basic_RVs), strict=True))
     for rv in model.observed_RVs:
@@ -135,11 +139,11 @@ def attributes(model: pm.Model, plain: pm.Model) -> dict[str, Any]:
         after.name = before.name
 
     def same(value: Any) -> Any:
-        """A variable in tensors; anything else as it is."""
+        """The variable in tensors that replaces a variable; anything else is returned as it is."""
         return of.get(value, value) if isinstance(value, Variable) else value
 
     found = {name: same(value) for name, value in model.__dict__.items()}
-    # PyMC keeps bound methods of the model in its dictionary: the new model needs its own
+    # PyMC keeps bound methods of the model in its dictionary, so the new model needs bound methods of its own
     found |= {n: MethodType(v.__func__, plain) for n, v in found.items() if isinstance(v, MethodType)}
     for group in LISTS:
         found[group] = type(found[group])(map(same, found[group]))
@@ -150,7 +154,7 @@ def attributes(model: pm.Model, plain: pm.Model) -> dict[str, Any]:
 
 
 def refuse_missing(name: str, value: Variable) -> None:
-    """Refuse observed values with nan: where dims are named, PyMC does not take these as unknowns.
+    """Refuse observed values with nan: in a model with dims, PyMC does not take them as unknowns.
 
     Raises
     ------
@@ -169,16 +173,16 @@ def refuse_missing(name: str, value: Variable) -> None:
 
 # ---------------------------------------------------------------- graphs
 def lowered(outputs: Sequence[Variable], rvs: Sequence[Variable] = ()) -> list[Variable]:
-    """Graphs with dims as graphs of tensors, the dimensions of each output in the same order.
+    """Graphs with dims as graphs of tensors; the outputs keep the order of their dimensions.
 
     Parameters
     ----------
-    rvs : those of the outputs that are random variables, of which each becomes the output of one Op
+    rvs : the outputs that are random variables; each becomes the output of one Op
 
     Raises
     ------
     NotImplementedError
-        As `in_tensors`.
+        For an operation that PyTensor does not write in tensors.
     """
     leaves = {v: with_dims(in_tensor(v), v) for v in graph_inputs(outputs) if has_dims(v)}
     tensors = [
@@ -197,7 +201,9 @@ def lowered(outputs: Sequence[Variable], rvs: Sequence[Variable] = ()) -> list[V
 
 
 def in_tensor(leaf: Variable) -> Variable:
-    """A constant, shared variable or input of a graph as one without dims, of the same name and value."""
+    """An input of a graph (a constant, a shared variable or another leaf) without dims, of the same name and
+    value.
+    """
     if isinstance(leaf.type, XRandomGeneratorType):
         if not isinstance(leaf, SharedVariable):
             return random_generator_type(name=leaf.name)
@@ -206,7 +212,8 @@ def in_tensor(leaf: Variable) -> Variable:
     kind = pt.TensorType(leaf.type.dtype, shape=leaf.type.shape)
     if isinstance(leaf, Constant):
         return TensorConstant(kind, np.asarray(leaf.data), name=leaf.name)
-    if isinstance(leaf, SharedVariable):  # of the same content, which pm.set_data changes
+    # the new variable shares its content with the user's, so that pm.set_data changes both
+    if isinstance(leaf, SharedVariable):
         return TensorSharedVariable(kind, None, None, container=leaf.container, name=leaf.name)
     return kind(name=leaf.name)
 
@@ -219,9 +226,9 @@ def with_dims(tensor: Variable, like: Variable) -> Variable:
 
 
 def view_of_tensor(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """What `pm.Deterministic` makes of a variable with dims, as the same of a tensor; None for other Ops.
+    """The Op of `pm.Deterministic` for a variable with dims, written for a tensor; None for other Ops.
 
-    PyTensor does not lower this Op, which takes variables of any type.
+    PyTensor does not write this Op in tensors, since it takes variables of any type.
     """
     if not isinstance(node.op, ViewOp) or not has_dims(inputs[0]):
         return None
@@ -229,10 +236,11 @@ def view_of_tensor(node: Apply, inputs: list[Variable]) -> list[Variable] | None
 
 
 def drawn_in_order(rv: Variable) -> Variable:
-    """A random variable that is drawn with its dimensions in the order in which they are wanted.
+    """A random variable whose dimensions are drawn in the order in which the model has them.
 
-    PyTensor draws it in the order of its parameters, and then transposes. Here these are transposed instead.
-    For vectors, whose own dimension is the last in PyTensor, the transposition becomes an Op with a density.
+    PyTensor draws the variable in the order of its parameters, and then transposes the draw. Here the
+    parameters are transposed instead. For vectors, whose own dimension is always the last in PyTensor, the
+    transposition becomes an Op with a density.
     """
     if rv.owner is None or not isinstance(rv.owner.op, DimShuffle):
         return rv
@@ -243,14 +251,14 @@ def drawn_in_order(rv: Variable) -> Variable:
     if not isinstance(op, RandomVariable):
         return rv
     rng, size, *params = drawn.owner.inputs
-    # first all dimensions of the variable, and then those of the parameter itself, if it is a vector
+    # first come all dimensions of the variable, then the parameter's own dimension, if it is a vector
     moved = [param.dimshuffle(*order, *range(len(order), param.type.ndim)) for param in params]
     lengths = [size[axis] for axis in order] if isinstance(size.type, pt.TensorType) else None
     return op.make_node(rng, lengths, *moved).outputs[1]
 
 
 def refuse_left(name: str, variable: Variable) -> None:
-    """Refuse operations on variables with dims that PyTensor has left as they are.
+    """Refuse operations on variables with dims that PyTensor has not written in tensors.
 
     Raises
     ------
@@ -267,12 +275,12 @@ def refuse_left(name: str, variable: Variable) -> None:
 
 # ---------------------------------------------------------------- transforms
 class OfTensors(Transform):
-    """A transform of variables with dims, for tensors.
+    """A transform of `pymc.dims`, for tensors.
 
     Parameters
     ----------
-    transform : of `pymc.dims`
-    dims : of the variable
+    transform : the transform of `pymc.dims`
+    dims : the dims of the variable
     """
 
     def __init__(self, transform: Any, dims: tuple[str, ...]):
@@ -293,10 +301,11 @@ class OfTensors(Transform):
 
 
 def of_tensors(transform: Any, rv: Variable) -> Any:
-    """A transform of a random variable, for tensors: PyMC's own, where there is one that does the same."""
+    """A transform of a random variable, for tensors: PyMC's own transform, where one does the same."""
     if transform is None or not has_dims(rv):
         return transform
-    from pymc.dims.distributions import transforms as of_dims  # a model with dims has imported it already
+    # this import is cheap: a model with dims has imported the module already
+    from pymc.dims.distributions import transforms as of_dims
 
     dims = rv.type.dims
     match transform:

@@ -1,4 +1,4 @@
-"""A model's initial point, and other functions of long chains of variables that PyMC compiles."""
+"""The initial point of a model, and faster compilation of PyMC's functions of long chains of variables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from pytensor.graph.traversal import ancestors
 
 
 def point_of(model: pm.Model) -> dict[str, np.ndarray]:
-    """`model.initial_point()`, see `for_long_chains`.
+    """`model.initial_point()`, also for models with long chains of variables, see `for_long_chains`.
 
     Raises
     ------
     ValueError
-        If PyMC cannot write where a variable starts, as that of a batch of `DiscreteMarkovChain`s.
+        If PyMC cannot write the starting value of a variable, such as a batch of `DiscreteMarkovChain`s.
     """
     try:
         with for_long_chains(model):
@@ -37,25 +37,26 @@ def point_of(model: pm.Model) -> dict[str, np.ndarray]:
 
 
 def has_start(rv: Variable) -> bool:
-    """Whether the support point of a random variable can be written."""
+    """Whether PyMC can write the support point of a random variable, its default starting value."""
     try:
         support_point(rv)
-    except Exception:  # whatever its distribution raises
+    except Exception:  # a distribution may raise any error
         return False
     return True
 
 
 @contextmanager
 def for_long_chains(model: pm.Model) -> Iterator[None]:
-    """Have PyTensor compile functions of a long chain of variables in short time in the `with` block.
+    """A context in which PyTensor compiles functions of a long chain of variables in short time.
 
-    Where both branches of a switch are the same variable, PyTensor's `local_useless_switch` appends the
-    traces of all inputs, of which it is two, to its own. In a chain of states by `pt.switch(z[-1], a, b)`
-    these treble at each link, and 22 links take 10 GB. So there are no traces.
+    A variable of PyTensor keeps a traceback of its creation. Where both branches of a switch are the same
+    variable, the rewrite `local_useless_switch` appends the tracebacks of all three inputs to this variable,
+    which is two of them. In a chain of states by `pt.switch(z[-1], a, b)` the tracebacks treble at each link,
+    and 22 links take 10 GB. So tracebacks are dropped here.
 
-    Of counts that are left of counts, n - x - y - ..., mode FAST_COMPILE makes a sum with all of them, of a
-    length of its own for each count. One of more than 31 has C code of its own, which takes two seconds to
-    compile. So sums and products stay as they are written.
+    For counts out of what other counts leave, n - x - y - ..., the mode FAST_COMPILE writes one sum of all
+    earlier counts, which has another length for each count. A sum of more than 31 terms gets C code of its
+    own, which takes two seconds to compile. So sums and products stay as they are written.
     """
     for v in ancestors([*model.basic_RVs, *model.potentials, *model.deterministics]):
         v.tag.trace = []

@@ -1,4 +1,4 @@
-"""Keeps what was made for the structure of a model, to use it again for models with other numbers."""
+"""Densities and programs that are kept by the structure of a model, and used again for other numbers."""
 
 from collections.abc import Callable, Hashable
 
@@ -10,13 +10,14 @@ from pymc_discrete.runtime.model_settings import width_of_models
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.structure.numbers import NeedsValues
 
-# A density that was made for a model may hold for some data only, such as those in which no count is 0. For
-# models of the same structure, whose data differ in such a way, up to this number of densities are kept.
+# A density that was made for a model may hold for some data only, for example data in which no count is 0.
+# For models of the same structure whose data differ in this respect, up to VARIANTS further densities are
+# kept.
 VARIANTS = 8
 
 
 class KeptForModels[T, U]:
-    """What was made for the latest structures of models."""
+    """Objects that were made for the latest structures of models, such as densities."""
 
     def __init__(self) -> None:
         self._kept: Kept[T] = Kept(MODELS)
@@ -31,17 +32,20 @@ class KeptForModels[T, U]:
         use: Callable[[T, dict[str, np.ndarray]], U | None],
         with_numbers: bool = True,
     ) -> U:
-        """What was made for a model of the same structure, with the numbers of this one.
+        """The object that was made for a model of the same structure, with the numbers of the given model.
 
         Parameters
         ----------
         asked : a further part of the key
-        make : makes it for a structure; `NeedsValues` names numbers that must be a part of the key
-        use : gives it the numbers of a model; None where it cannot be used with these, and another is made
-        with_numbers : whether the model may have numbers, rather than constants
+        make : a function that makes the object for a structure; the error `NeedsValues` names numbers that
+            must be a part of the key
+        use : a function that gives the object the numbers of a model; None where the object does not hold for
+            these numbers, so that another object is made
+        with_numbers : whether data and constants of the model may become numbers, which are inputs
         """
         wide = width_of_models()
-        free = with_numbers and wide  # with 32 bits constants are checked one by one, and stay constants
+        # With 32-bit numbers the constants are checked one by one, so they stay constants.
+        free = with_numbers and wide
         whole = structure_of(model, () if free else None)
         fixed = self._fixed.get((whole.key, asked, wide), set)
         variant = 0
@@ -58,7 +62,8 @@ class KeptForModels[T, U]:
             except NeedsValues as needed:
                 fixed |= (needed.names & set(structure.numbers)) or set(structure.numbers)
                 continue
-            except Exception:  # some log densities can be written, or differentiated, with constants only
+            # some log densities can be written, or differentiated, only if all numbers are constants
+            except Exception:
                 if not structure.numbers:
                     raise
                 fixed |= set(structure.numbers)
@@ -67,6 +72,7 @@ class KeptForModels[T, U]:
             if used is not None:
                 return used
             if made or variant == VARIANTS:
-                fixed, variant = fixed | set(structure.numbers), 0  # for this model only
+                # the object is then made for this model only
+                fixed, variant = fixed | set(structure.numbers), 0
             else:
                 variant += 1

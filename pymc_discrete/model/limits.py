@@ -1,8 +1,8 @@
-"""Counts that limit each other, as survivors are at most those who were alive, and pairs of them.
+"""Counts that limit each other, as survivors are at most the animals alive before, and pairs of such counts.
 
-One count of a chain can hardly change while all later ones stay: whoever is infected a week earlier is ill a
-week longer. Two counts that change together can leave most of the rest as it is: of two weeks that follow one
-another, one has an infection more and the other one less.
+One count of a chain can hardly change while all later counts stay: a person infected a week earlier is ill a
+week longer. Two counts that change together can leave most of the others as they are: one week has one
+infection more, and the next week has one less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,14 @@ from pymc_discrete.model.support import is_constrained, is_nominal, limits_of
 from pymc_discrete.space.linear_constraint import Lines
 
 MOST_COUNTS = 4096  # with more counts than this, no limits between them are looked for
-# A count is paired with at most this many others that grow when it grows, and this many that shrink then.
+# Each count chooses at most this many partners that grow when it grows, and as many that shrink when it
+# grows.
 PARTNERS = 2
-# With more products of coefficients than this, which take about a second, no pairs are looked for.
+# If finding the pairs needs more products of coefficients than this, about a second of work, there are no
+# pairs.
 MOST_PRODUCTS = 1e8
-# Two counts become a pair only if the cosine of the angle between the changes that each makes alone (a vector
-# for each, see `pairs_of`) is at least this large, up to its sign.
+# Two counts become a pair only if the cosine of the angle between two vectors, which say what each count
+# changes alone (see `pairs_of`), is at least this large in absolute value.
 LEAST_COSINE = 0.1
 
 
@@ -35,10 +37,11 @@ class Limits(NamedTuple):
 
     Attributes
     ----------
-    names : of the value variables, each of which shares a limit with another one
+    names : the names of the value variables, which are connected by shared limits
     coefficients : sparse (m, n) float
-        Of m limits as functions of the elements of these variables, one after another.
-    limited : (m,) int, the element that each limit belongs to; -1 for data
+        The coefficients of m limits as linear functions of the n elements of all variables, one variable
+        after another.
+    limited : (m,) int, the index of the element that each limit is a limit of; -1 for data
     """
 
     names: tuple[str, ...]
@@ -47,7 +50,7 @@ class Limits(NamedTuple):
 
 
 def limits_between(model: pm.Model, names: Sequence[str], point: Mapping[str, np.ndarray]) -> list[Limits]:
-    """The counts among some value variables that are limits of one another, or together those of data.
+    """The limits among some counts: counts that are limits of one another, or that together limit data.
 
     A limit that is no linear function of the counts is left out.
 
@@ -92,7 +95,7 @@ def limits_in_groups(
     Parameters
     ----------
     limits : [(the count that is limited, or None for data; the limit, which is linear in the counts)]
-    inputs : those of the limits' graphs
+    inputs : the inputs of the graphs of the limits
     counts : {name: value}
     """
     names = list(counts)
@@ -119,7 +122,7 @@ def limits_in_groups(
         ]
     )
     constant = np.concatenate(each)
-    found: list[np.ndarray] = []  # (entry, row, column) of each coefficient
+    found: list[np.ndarray] = []  # for each coefficient its value, its row and its column
     for name in names:
         for i in range(counts[name].size):
             unit = zeros[name].copy()
@@ -129,8 +132,8 @@ def limits_in_groups(
             found.append(np.stack([change[changed], changed, np.full(len(changed), starts[name] + i)]))
     entries, rows, columns = np.concatenate(found, axis=1)
     coefficients = csr_array((entries.astype(float), (rows, columns)), shape=(len(limited), sum(sizes)))
-    # Groups are the connected components of a graph whose vertices are the variables and the limits. Edges
-    # join a variable with the limits that depend on it, and with those that it has itself.
+    # Groups are the connected components of a graph whose vertices are the variables and the limits. An edge
+    # joins a variable with each limit that depends on it, and with each limit on it.
     variable = np.repeat(np.arange(len(names)), sizes)
     own = limited[rows] >= 0
     links = np.concatenate(
@@ -151,11 +154,11 @@ def limits_in_groups(
 
 
 def pairs_of(limits: Limits) -> Lines:
-    """Pairs of counts that change little of all else when they change together.
+    """Pairs of counts that change little else when they change together.
 
-    What a count changes are itself, the limits that it enters, and how far counts are from their limits. Two
-    counts make a pair if they undo a part of what each changes alone: both grow, or one grows and the other
-    one shrinks. Of the pairs of each count those that undo most are taken.
+    A change of a count changes the count itself, the limits that it enters, and the distances of counts from
+    their limits. Two counts are a pair if together they undo a part of what each changes alone, where both
+    grow, or one grows and the other shrinks. For each count, the pairs that undo most are taken.
 
     Returns
     -------
@@ -167,7 +170,7 @@ def pairs_of(limits: Limits) -> Lines:
     own = csr_array((np.ones(len(some)), (some, limits.limited[some])), shape=(m, n))
     changed = vstack([eye_array(n), limits.coefficients, (limits.coefficients - own)[some]]).tocsr()
     if (np.diff(changed.indptr).astype(float) ** 2).sum() > MOST_PRODUCTS:
-        changed = csr_array((0, n))  # which leaves no pairs
+        changed = csr_array((0, n))  # without coefficients there are no pairs
     products = (changed.T @ changed).tocoo()
     length = np.sqrt(products.tocsr().diagonal())
     i, j = products.coords

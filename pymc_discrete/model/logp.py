@@ -55,8 +55,8 @@ from pymc_discrete.structure.sparse import refuse_sparse
 from pymc_discrete.structure.stacking import Stacked
 
 
-# PyTensor would record a traceback for every node. The tracebacks are not used here, and recording them would
-# take a tenth of the time.
+# PyTensor would record a traceback for every node. The tracebacks are not used here, and recording them takes
+# a tenth of the time.
 @pytensor.config.change_flags(traceback__limit=0)
 def logp_graph(
     model: pm.Model,
@@ -88,11 +88,11 @@ def logp_graph(
     united : names of variables of the block that become one vector each, whatever their terms
     constrained : names of variables of the block that are, at every state at which the graph is evaluated,
         counts with the sums of their distribution, or permutations: the graph does not check that
-    equal : {(number of a term, number of a comparison in it): shape of the comparison}, comparisons that hold
-        at every state at which the graph is evaluated, which are left out
-    totals : counts of the block in whose place their totals stand, of which `supports` are the bounds
-    counts : integer variables of the block in whose place real numbers stand
-    terms : of the log density, where they are not those that PyMC gives
+    equal : {(index of a term, index of a comparison in it): shape of the comparison}, comparisons that hold
+        at every state at which the graph is evaluated, and are left out
+    totals : counts of the block whose totals take their place; `supports` then has the bounds of the totals
+    counts : integer variables of the block that real variables replace
+    terms : the terms of the log density, if they differ from the terms that PyMC gives
 
     Raises
     ------
@@ -131,8 +131,8 @@ def logp_graph(
         united,
     )
     written, decisions = decided([t for _, t in stacked.terms])
-    # A term of the block stays one where rewriting finds that it is the same at all states, as the density of
-    # a uniform distribution is: it counts in sums over states.
+    # A term of the block stays a term of the block if rewriting finds that it is the same at all states, as
+    # the density of a uniform distribution is: such a term counts in sums over states.
     depend = [*map(Depends(stacked.values).of, written)]
     of_vectors = lambda values: bounds_of_vectors(dict(zip(values, stacked.groups, strict=True)), supports)
     values, others, outputs = canonical(
@@ -143,7 +143,8 @@ def logp_graph(
     groups = dict(zip(values, stacked.groups, strict=True))
     groups_of_others = with_numbers_read(others, stacked.groups_of_others, read)
 
-    # terms that are -inf where an index is out of bounds; then the terms that depend on the block
+    # guards, which are -inf where an index is out of bounds, come first; then the terms that depend on the
+    # block
     bounds, uniform = of_vectors(values)
     moving = Depends(values)
     named = rewritten_terms(stacked.terms, lambda _: outputs)
@@ -158,7 +159,8 @@ def logp_graph(
         *divided(named, [*depend, *(guard in moving for _, guard in guards)]),
         {**point, **{str(v.name): v.value for v in read}},
         groups | groups_of_others,
-        # the conditions of decisions and what is derived are functions of the model's own numbers
+        # the conditions of decisions, and numbers derived from others, are written as functions of the
+        # model's own numbers
         Derivation(read, derived, [*decisions, *of_indices]),
         stacked.written_as_one,
         out_of_bounds,
@@ -169,7 +171,7 @@ def logp_graph(
 def rewritten_terms(
     named: Sequence[tuple[str, Variable]], function: Callable[[list[Variable]], list[Variable]]
 ) -> list[tuple[str, Variable]]:
-    """[(name, term)] with all terms rewritten."""
+    """[(name, term)] with all terms rewritten by the function."""
     terms = function([term for _, term in named])
     return list(zip([name for name, _ in named], terms, strict=True))
 
@@ -177,16 +179,16 @@ def rewritten_terms(
 def divided(
     named: list[tuple[str, Variable]], depends: list[bool]
 ) -> tuple[list[tuple[str, Variable]], list[tuple[str, Variable]]]:
-    """[(name, term)] of the terms that depend on the block, and of the others."""
+    """Two lists of [(name, term)]: the terms that depend on the block, and the other terms."""
     pairs = list(zip(named, depends, strict=True))
     return [term for term, touched in pairs if touched], [term for term, touched in pairs if not touched]
 
 
 def numbers_by_name(terms: list[Variable]) -> dict[str, Number]:
-    """{name: the number} of those that terms read.
+    """{name: the `Number`} of all numbers that the terms read.
 
     PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with the
-    same name. One of them is here.
+    same name. The result has one of them.
     """
     return {str(v.name): v for v in graph_inputs(terms) if isinstance(v, Number)}
 
@@ -194,7 +196,9 @@ def numbers_by_name(terms: list[Variable]) -> dict[str, Number]:
 def comparisons_that_hold(
     terms: list[Variable], equal: Mapping[tuple[int, int], tuple[int, ...]]
 ) -> dict[Variable, Variable]:
-    """{comparison: what it gives at every state} of comparisons that hold; `equal` as for `logp_graph`."""
+    """{comparison: its constant outcome} of the comparisons that hold at every state; `equal` as for
+    `logp_graph`.
+    """
     return {
         comparison: pt.constant(np.full(equal[t, c], outcome))
         for t in {t for t, _ in equal}
@@ -204,7 +208,8 @@ def comparisons_that_hold(
 
 
 def constants(terms: list[Variable], numbers: Mapping[str, Number]) -> dict[Variable, Variable]:
-    """{data, constant or number that the terms read: what stands in its place}; `numbers` are by name."""
+    """{data, constant or `Number` that the terms read: its replacement}; the argument `numbers` is
+    by name."""
     replace = constants_of_data(terms)
     for v in graph_inputs(terms):
         if isinstance(v, Constant) and hasattr(v.type, "dtype"):
@@ -217,11 +222,12 @@ def constants(terms: list[Variable], numbers: Mapping[str, Number]) -> dict[Vari
 def with_numbers_read(
     others: list[Variable], groups: list[list[str]], read: list[Number]
 ) -> dict[Variable, list[str]]:
-    """{input of a graph that is not of the block: the names of what it is made of}.
+    """{input of a graph from outside the block: the names of the variables and numbers that it is made of}.
 
     Parameters
     ----------
-    others, groups : what they were before constant parts were computed, with all numbers
+    others, groups : the inputs and their names before constant parts of the graph were computed, with all
+        numbers
     read : the numbers that the graph reads now
     """
     kept = {v: group for v, group in zip(others, groups, strict=True) if not isinstance(v, Number)}
@@ -231,7 +237,7 @@ def with_numbers_read(
 def bounds_of_vectors(
     groups: Mapping[Variable, list[str]], supports: Mapping[str, Any]
 ) -> tuple[IntegerBounds, set[Variable]]:
-    """The bounds of the block's vectors, and those vectors all of whose elements have the same ones.
+    """The bounds of the block's vectors, and the set of vectors whose elements all have the same bounds.
 
     Parameters
     ----------
@@ -246,7 +252,7 @@ def bounds_of_vectors(
 def own_densities(
     model: pm.Model, terms: list[Variable], names: Collection[str]
 ) -> dict[Variable, set[Apply]]:
-    """{value: the nodes of its own log density} of the variables of these names."""
+    """{value: the nodes of its own log density} for the value variables with these names."""
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     pairs = zip(values, terms, strict=False)
     return {value: set(toposort([term])) for value, term in pairs if value.name in names}
@@ -255,11 +261,11 @@ def own_densities(
 def bounds_of_typed(
     model: pm.Model, typed: Mapping[Variable, Variable], totals: Totals
 ) -> dict[Variable, Interval]:
-    """The bounds of a model's discrete variables, those left out in whose place totals stand.
+    """The bounds of a model's discrete variables, without the counts whose totals take their place.
 
     Parameters
     ----------
-    typed : {value variable: what stands in its place}
+    typed : {value variable: its replacement}
     """
     by_name = {str(v.name): v for v in typed.values()}
     return {by_name[name]: b for name, b in bounds_of_model(model).items() if name not in totals}
@@ -272,20 +278,21 @@ def of_known_shape(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> di
     ----------
     shapes : {name: shape} of all value variables
     """
-    # `pt.tensor` refuses names that are those of a dtype, such as "half" or "b, c"
+    # `pt.tensor` refuses a name that is also the name of a dtype, such as "half" or "b, c"
     return {v: pt.TensorType(v.type.dtype, shape=shapes[v.name])(name=v.name) for v in model.value_vars}
 
 
 def real(variable: Variable) -> Variable:
-    """A variable of the same name and shape that holds real numbers."""
+    """A variable of the same name and shape whose values are real numbers."""
     return pt.TensorType("float64", shape=variable.type.shape)(name=variable.name)
 
 
 def constants_of_data(outputs: list[Variable]) -> dict[Variable, Variable]:
-    """{shared variable that the outputs depend on, as `pm.Data` makes one: a constant of its value}."""
+    """{shared variable that the outputs depend on, such as `pm.Data` makes: a constant with its value}."""
     constants: dict[Variable, Variable] = {}
     for v in graph_inputs(outputs):
-        if isinstance(v, SharedVariable) and isinstance(v.type, SparseTensorType):  # a kind of TensorType
+        # SparseTensorType is a subclass of TensorType, so it is asked for first
+        if isinstance(v, SharedVariable) and isinstance(v.type, SparseTensorType):
             constants[v] = SparseConstant(v.type, v.get_value(), name=v.name)
         elif isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType):
             constants[v] = pt.constant(v.get_value(), name=v.name)
@@ -293,13 +300,15 @@ def constants_of_data(outputs: list[Variable]) -> dict[Variable, Variable]:
 
 
 def refuse_unknown_indices(outputs: list[Variable], moving: Depends, derived: dict[str, Variable]) -> None:
-    """Ask for the values of numbers that are an index into what depends on the block.
+    """Raise an error if a number, whose value is not known yet, is an index into a tensor that depends on the
+    block.
 
-    Which elements are read then becomes known, and each element of the result reads one of them.
+    The error asks for the values of such numbers. With them it is known which elements are read, and each
+    element of the result reads one of them.
 
     Parameters
     ----------
-    derived : how some numbers are computed from those of the model
+    derived : how some numbers are computed from the model's own numbers
 
     Raises
     ------
@@ -325,7 +334,7 @@ def without_checks(
     replace: dict[Variable, Variable],
     valid: Mapping[Variable, set[Apply]] | None = None,
 ) -> list[tuple[str, Variable]]:
-    """[(name, term)] of the log density, in terms of other inputs and without checks of parameters.
+    """[(name, term)] of the log density with its inputs replaced, and without checks of parameters.
 
     A term is -inf where a check of its parameters fails. A check that is not elementwise becomes a term of
     its own, under the name of the first term that it guards.
@@ -333,15 +342,16 @@ def without_checks(
     Parameters
     ----------
     labels : the names of the terms
-    replace : {input: what stands in its place}
-    valid : {value: nodes of its own log density} of values that are known to be vectors of counts with the
-        sums of their distribution, or permutations. The checks of that in these nodes are left out: with
-        them, each element of the log density would depend on all elements of the vector. Comparisons of the
+    replace : {input: its replacement}
+    valid : {value: nodes of its own log density}, for values that are known to be vectors of counts with the
+        sums of their distribution, or permutations. The checks of this property in these nodes are left out:
+        with them, each element of the log density would depend on all elements of the vector. Comparisons of
+        the
         vector in other terms are kept.
     """
     guards: list[tuple[Apply, Variable]] = []
-    never: set[Variable] = set()  # conditions that are false for all values in `valid`
-    # log densities of the values in `valid`, whose check that the value is possible was left out
+    never: set[Variable] = set()  # conditions that the values in `valid` never meet
+    # log densities of the values in `valid`, from which the check that the value is possible was removed
     of_valid: set[Variable] = set()
 
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
@@ -357,7 +367,7 @@ def without_checks(
             return None
         expr, *checked = inputs
         # A check of the parameters of a vector, such as that probabilities add up to 1, becomes a term of its
-        # own. Within the log density it would make each element of that depend on all parameters.
+        # own. Inside the log density, the check would make each element depend on all parameters.
         apart = expr in of_valid
         for cond in (c for condition in checked for c in conditions(condition)):
             if (
@@ -388,7 +398,7 @@ def without_checks(
 
 
 def first_guarded(labels: list[str], terms: list[Variable]) -> dict[Apply, str]:
-    """{check: the name of the first term that it guards}, of which it counts as a part."""
+    """{check: the name of the first term that it guards}; the check is counted as a part of this term."""
     first: dict[Apply, str] = {}
     for name, term in zip(labels, terms, strict=True):
         for node in toposort([term], blockers=[out for n in first for out in n.outputs]):
@@ -398,7 +408,7 @@ def first_guarded(labels: list[str], terms: list[Variable]) -> dict[Apply, str]:
 
 
 def first_to_fail(labels: Sequence[str], make: Callable[[int], Any]) -> str:
-    """The first label for whose number `make` raises a ValueError, or all labels, for a message."""
+    """The label of the first term for which `make` raises a ValueError, or all labels, for a message."""
     for n, label in enumerate(labels):
         try:
             make(n)
@@ -410,21 +420,21 @@ def first_to_fail(labels: Sequence[str], make: Callable[[int], Any]) -> str:
 def without_comparison(
     node: Apply, inputs: list[Variable], valid: Collection[Variable], never: set[Variable]
 ) -> Variable | None:
-    """What is left of a check whether a vector is in the support of its distribution, which it is.
+    """The log density without its check that a vector is in the support, for a vector that is known to be.
 
-    That is `switch(any(x < 0) or sum(x) != n, -inf, logp)` for counts with the sum n, and
+    The node with the check is `switch(any(x < 0) or sum(x) != n, -inf, logp)` for counts with the sum n, and
     `switch(any(sort(x) != arange(n)), -inf, logp)` for permutations.
 
     Parameters
     ----------
     node : a node of the graph
-    inputs : those of its copy
-    valid : vectors x, along the last axis, in whose own log density the node is
-    never : conditions of the copy that never hold, to which those that are found here are added
+    inputs : the inputs of the copy of the node
+    valid : the vectors x, along the last axis, whose own log density contains the node
+    never : conditions of the copy that never hold; conditions that are found here are added
 
     Returns
     -------
-    The output of the copy; None for other nodes.
+    The output of the copy without the check; None for other nodes.
     """
     if not valid:
         return None
@@ -450,7 +460,7 @@ def without_comparison(
 
 
 def is_sum_of(v: Variable, vectors: Collection[Variable]) -> bool:
-    """Whether a tensor is the sum of one of some variables along its last axis."""
+    """Whether a tensor is the sum, along the last axis, of one of some variables."""
     if v.owner is not None and isinstance(v.owner.op, DimShuffle):
         return is_sum_of(v.owner.inputs[0], vectors)
     if v.owner is None or not isinstance(v.owner.op, Sum) or v.owner.inputs[0] not in vectors:
@@ -460,13 +470,13 @@ def is_sum_of(v: Variable, vectors: Collection[Variable]) -> bool:
 
 
 def is_negative(v: Variable, vectors: Collection[Variable]) -> bool:
-    """Whether a tensor compares one of some variables with 0, and holds where it is less."""
+    """Whether a tensor is the comparison `variable < 0` for one of some variables."""
     less = v.owner is not None and isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, LT)
     return less and v.owner.inputs[0] in vectors and bool((value_of(v.owner.inputs[1]) == 0).all())
 
 
 def compares_sorted(v: Variable, permutations: Collection[Variable]) -> bool:
-    """Whether a tensor holds where one of some variables, sorted, differs from 0, ..., n - 1."""
+    """Whether a tensor is true where one of some variables, sorted, differs from 0, ..., n - 1."""
     node = v.owner
     if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, NEQ):
         return False
@@ -482,8 +492,8 @@ def canonical(
     terms: list[Variable],
     bounds_of: Callable[[list[Variable]], IntegerBounds],
 ) -> tuple[list[Variable], list[Variable], list[Variable]]:
-    """The values, the other variables and the terms in PyTensor's canonical form, with work lifted out of
-    selections (see `lifting`).
+    """The values, the other variables and the terms in PyTensor's canonical form, with selections moved
+    inwards.
 
     Parameters
     ----------
@@ -491,12 +501,13 @@ def canonical(
     """
     fg = FunctionGraph([*values, *others], terms, clone=False)
     rewrite(fg)
-    # copy the graph, since variables of a FunctionGraph may not be used in another one
+    # the graph is copied, since variables of one FunctionGraph cannot be used in another
     memo = {v: v.clone() for v in fg.inputs}
     values, others = [memo[v] for v in values], [memo[v] for v in others]
-    # rewriting also creates Ops that are made of others, as for the Cholesky factor of a diagonal matrix
+    # rewriting also creates Ops that contain other Ops, for example for the Cholesky factor of a diagonal
+    # matrix
     terms = labels_first(rebuild(list(fg.outputs), memo, opened), values)
-    # real numbers that stand in the place of integers may lie between these and beyond their bounds
+    # real numbers that take the place of integers may lie between integers and beyond their bounds
     real = any(v.type.dtype.startswith("float") for v in values)
     return values, others, rewritten(lift(terms, values, IntegerBounds({}) if real else bounds_of(values)))
 
@@ -504,15 +515,15 @@ def canonical(
 def fixed_in_size(
     named: list[tuple[str, Variable]], block: list[Variable], others: list[Variable]
 ) -> list[tuple[str, Variable]]:
-    """Terms with masks in place of slices whose sizes depend on variables.
+    """Terms in which masks take the place of slices whose sizes depend on variables.
 
-    A term that does not depend on the block and cannot be written so is left as it is, and evaluated without
-    JAX.
+    A term that does not depend on the block and cannot be written with masks stays as it is, and is evaluated
+    without JAX.
 
     Raises
     ------
     NotImplementedError
-        For such a term that depends on the block.
+        For a term that depends on the block and cannot be written with masks.
     """
     roots = [*block, *others]
     try:
@@ -526,7 +537,9 @@ def fixed_in_size(
 
 
 def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[str, list[Variable]]:
-    """{name: its variables} of the vectors all of whose variables are given, and of every other variable."""
+    """{name: its variables} for the vectors all of whose variables are given, and for every other variable by
+    itself.
+    """
     named = {str(v.name): v for v in variables}
     groups = {
         label: [named[name] for name in members]
@@ -537,14 +550,14 @@ def in_groups(variables: list[Variable], vectors: dict[str, list[str]]) -> dict[
     return groups | {name: [v] for name, v in named.items() if v not in grouped}
 
 
-# {model: (what its log density is made of, its terms)}, the cache of `terms_of`
+# {model: (the parts of its log density, its terms)}, the cache of `terms_of`
 _terms: weakref.WeakKeyDictionary[pm.Model, tuple[list[Any], list[Variable]]] = weakref.WeakKeyDictionary()
 
 
 def refuse_single_increments(terms: list[tuple[str, Variable]], names: Collection[str]) -> None:
-    """Refuse increments that count an element once, in terms that the named variables enter.
+    """Refuse increments that count a repeated index once, in terms that depend on the named variables.
 
-    In others `jaxify` refuses them, where it is not PyMC that evaluates these.
+    In other terms `jaxify` refuses such increments, unless PyMC evaluates the terms.
 
     Raises
     ------
@@ -561,7 +574,7 @@ def refuse_single_increments(terms: list[tuple[str, Variable]], names: Collectio
 
 
 def refuse_random(terms: list[tuple[str, Variable]]) -> None:
-    """Refuse a log density that differs from one evaluation to the next.
+    """Refuse a log density that draws random numbers, and so differs from one evaluation to the next.
 
     Raises
     ------
@@ -579,7 +592,8 @@ def refuse_random(terms: list[tuple[str, Variable]]) -> None:
 def terms_of(model: pm.Model) -> list[Variable]:
     """The terms of the model's log density as PyMC gives them.
 
-    They are kept until the model changes, since for hundreds of variables this takes seconds.
+    The terms are kept until the model changes, since PyMC takes seconds to write them for hundreds of
+    variables.
 
     Raises
     ------
@@ -622,7 +636,7 @@ def terms_of(model: pm.Model) -> list[Variable]:
 
 
 def conditions(cond: Variable) -> list[Variable]:
-    """The elementwise conditions that a condition made of `all` and `and` is the conjunction of."""
+    """The elementwise conditions whose conjunction is a condition made of `all` and `and`."""
     node = cond.owner
     if node is None:
         return [cond]
@@ -642,7 +656,7 @@ def fits(cond: Variable, expr: Variable) -> bool:
 
 
 def promoted(constant: Constant) -> Constant:
-    """A float32 constant as float64, where floats have 64 bits.
+    """A float32 constant as a float64 constant, where floats have 64 bits; other constants are unchanged.
 
     PyTensor makes float32 constants of Python floats that float32 represents exactly. In PyTensor float32
     times int64 is float64, but in JAX it is float32, so that precision would be lost.
@@ -653,7 +667,7 @@ def promoted(constant: Constant) -> Constant:
 
 
 def all_equal(bounds: list[tuple[Any, Any]]) -> bool:
-    """Whether all elements of several supports have the same two bounds."""
+    """Whether the elements of several supports all have the same two bounds."""
     lows, highs = zip(*bounds, strict=True)
     return all(
         all(b is not None for b in ends) and len(np.unique(np.concatenate([np.ravel(b) for b in ends]))) == 1
@@ -662,7 +676,8 @@ def all_equal(bounds: list[tuple[Any, Any]]) -> bool:
 
 
 def widest(bounds: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """(lower, upper) that contain several supports; None where one of them has no bound."""
+    """(lower, upper), the smallest support that contains several supports; None for a side without
+    a bound."""
     lows, highs = zip(*bounds, strict=True)
     low = None if any(b is None for b in lows) else min(np.min(b) for b in lows)
     high = None if any(b is None for b in highs) else max(np.max(b) for b in highs)

@@ -1,7 +1,7 @@
-"""Long sums of scalar counts, such as all infections so far, as products with one vector of the counts.
+"""Long sums of scalar counts, such as all infections so far, become products with one vector of the counts.
 
-Terms of a model that is written in a loop then have the same Ops, however many counts each of them adds up,
-so that they are written as one.
+The terms of a model written in a loop then have the same Ops, however many counts each term adds up, so that
+they can be combined into one.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.linear_forms import Form, LinearForms
 from pymc_discrete.structure.rebuild import rebuild
 
-SHORTEST_LONG_SUM = 8  # shorter sums are left as they are: they are evaluated at few sites
-SPARSEST = 0.25  # the least share of the coefficients that are not 0
+SHORTEST_LONG_SUM = 8  # shorter sums stay as they are, since they depend on few sites
+SPARSEST = 0.25  # the least fraction of the coefficients that must be nonzero
 
 
 def with_long_sums(terms: list[Variable], values: list[Variable]) -> list[Variable]:
-    """Terms with sums of scalars among some values as products with one vector, if there are long ones."""
+    """Terms in which sums of scalars among `values` are products with one vector, if there are long sums."""
     forms = LinearForms(IntegerBounds({}), lambda v: False)
     scalars = {v for v in values if v.type.ndim == 0 and v.type.dtype == "int64"}
     if len(scalars) < SHORTEST_LONG_SUM:
@@ -40,7 +40,9 @@ def with_long_sums(terms: list[Variable], values: list[Variable]) -> list[Variab
 
 
 def product_with_vector(var: Variable, form: Form, vector: Variable, counts: list[Variable]) -> Variable:
-    """The linear form of a variable: constants times a vector of counts, and what else it has."""
+    """The linear form of a variable: the product of constants with a vector of counts, plus its other
+    summands.
+    """
     coefficients = np.array([form.get(v, 0) for v in counts], np.int64)
     total = pt.dot(pt.constant(coefficients), vector)
     for other, c in form.items():

@@ -36,19 +36,19 @@ from pymc_discrete.structure.bounds import IntegerBounds, Interval
 from pymc_discrete.structure.numbers import Number
 from pymc_discrete.structure.rebuild import rebuild, remade
 
-# {scalar function of a reduction: its neutral element}
+# {scalar function of a reduction: the neutral element of the function}
 NEUTRAL = {Add: 0, Mul: 1, ScalarMaximum: -np.inf, ScalarMinimum: np.inf, AND: True, OR: False}
-# {Op: number of the first of the inputs whose values determine the size of the output}
+# {Op: index of the first input whose value determines the size of the output}
 SIZED_BY = {ARange: 0, Nonzero: 0, Unique: 0, Alloc: 1, Repeat: 1}
 
 
 class Cut(NamedTuple):
-    """A slice of an axis: its elements from `begin` to before `end`.
+    """A slice of an axis: the elements with indices from `begin` to before `end`.
 
     Attributes
     ----------
     axis : the axis of the tensor that is sliced
-    length : of the whole axis
+    length : the length of the whole axis
     begin, end : () int64, between 0 and `length`
     """
 
@@ -113,7 +113,7 @@ class Chosen(NamedTuple):
 
 
 class Sliced(NamedTuple):
-    """A slice of a tensor, represented by the whole tensor and the slices or selections of its axes."""
+    """A slice of a tensor, stored as the whole tensor with the slices or selections of its axes."""
 
     whole: Variable
     cuts: list[Cut | Chosen]
@@ -127,7 +127,7 @@ class Sliced(NamedTuple):
 
 
 def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
-    """The error that `masked` raises for a term if none of its inputs is constant; None if it raises none."""
+    """The error that `masked` raises for a term with no constant inputs; None if it raises none."""
     try:
         masked([output], list(explicit_graph_inputs([output])))
     except NotImplementedError as error:
@@ -151,11 +151,11 @@ def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
 def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable | Sliced]:
     """A graph with masks in place of slices and selections whose sizes depend on `roots`.
 
-    Boolean selections that depend on no variable are replaced by selections by integers.
+    Boolean selections that depend on no variable become selections by integers.
 
     Returns
     -------
-    The outputs, as a `Sliced` where an output itself has a variable size.
+    The outputs; an output whose own size varies is a `Sliced`.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
     moving = set(roots)  # the variables of the graph that depend on `roots`
     for node in toposort(outputs):
         inputs = [rewritten.get(i, i) for i in node.inputs]
-        # the shape of a tensor does not depend on values, unless the tensor is such a slice
+        # The shape of a tensor does not depend on the values of variables, unless the tensor is such a slice.
         if any(i in moving for i in node.inputs) and not (
             isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)
         ):
@@ -180,7 +180,7 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
 
 
 def refuse_other_sizes(node: Apply, moving: set[Variable]) -> None:
-    """Refuse a tensor whose size depends on a variable, and that is no slice or selection.
+    """Refuse a tensor whose size depends on a variable and that is no slice or selection.
 
     Raises
     ------
@@ -198,11 +198,11 @@ def refuse_other_sizes(node: Apply, moving: set[Variable]) -> None:
 def with_mask(
     node: Apply, inputs: list[Variable | Sliced], moving: set[Variable]
 ) -> Sequence[Variable | Sliced] | None:
-    """What takes the place of the outputs of a node that reads or makes slices of variable length, else None.
+    """The new outputs of a node that reads or makes slices of variable length; None for other nodes.
 
     Parameters
     ----------
-    inputs : of the node, rewritten
+    inputs : the rewritten inputs of the node
     moving : the variables of the graph on which sizes may depend
     """
     by_arrays = isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor)
@@ -220,7 +220,7 @@ def with_mask(
 
 
 def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
-    """The boolean indices of a node, by position; only those in `moving` if that is given."""
+    """{position: boolean index} of a node; if `moving` is given, only the indices in it."""
     flat = node.inputs[1 if isinstance(node.op, AdvancedSubtensor) else 2 :]
     indices = enumerate(indices_from_subtensor(flat, node.op.idx_list))
     return {
@@ -231,7 +231,7 @@ def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
 
 
 def by_integers(node: Apply, inputs: list[Variable]) -> Variable:
-    """An indexing with constant booleans, written with the integer positions where they are True."""
+    """An indexing by constant booleans, written with the integer positions of True."""
     first = 1 if isinstance(node.op, AdvancedSubtensor) else 2
     index: list[Variable | slice] = []
     for i in indices_from_subtensor(inputs[first:], node.op.idx_list):
@@ -250,7 +250,7 @@ def by_integers(node: Apply, inputs: list[Variable]) -> Variable:
 def selected_by_mask(
     node: Apply, inputs: list[Variable | Sliced], masks: dict[int, Variable]
 ) -> Variable | Sliced:
-    """A read or a write with a boolean index, in terms of its mask.
+    """A read or a write with a boolean index, written with its mask.
 
     Only one boolean index is supported, with `:` for all other axes.
 
@@ -260,7 +260,7 @@ def selected_by_mask(
 
     Returns
     -------
-    What is read, as a `Sliced`; or the tensor after the write.
+    The elements read, as a `Sliced`; or the tensor after the write.
     """
     reads = isinstance(node.op, AdvancedSubtensor)
     x, flat = inputs[0], inputs[1 if reads else 2 :]
@@ -271,7 +271,7 @@ def selected_by_mask(
     if any(i != slice(None) for p, i in enumerate(indices) if p != axis):
         raise slice_refused(node)
     mask = indices[axis]
-    if mask.type.ndim != 1:  # an index over several axes: merge them into one
+    if mask.type.ndim != 1:  # one boolean index may span several axes, which are merged into one
         if not reads or not mask.type.ndim:
             raise slice_refused(node)
         last = axis + mask.type.ndim
@@ -282,25 +282,25 @@ def selected_by_mask(
 
 
 def written_where(node: Apply, x: Variable, y: Variable | Sliced, choice: Chosen) -> Variable:
-    """A tensor x after y is written where a boolean index is True, or added there."""
+    """A tensor x after y is written, or added, where a boolean index is True."""
     whole = y.whole if isinstance(y, Sliced) else y
     ahead = x.type.ndim - whole.type.ndim
     if isinstance(y, Sliced):
         if len(y.cuts) != 1 or not choice.same(y.cuts[0].on(y.cuts[0].axis + ahead)):
             raise slice_refused(node)
     elif choice.axis >= ahead and not whole.type.broadcastable[choice.axis - ahead]:
-        raise slice_refused(node)  # y has one value for each True, and the number of these varies
+        raise slice_refused(node)  # y has one value for each True, and the number of True elements varies
     new = whole if node.op.set_instead_of_inc else x + whole
     return pt.switch(choice.mask(x.type.ndim), new, x).astype(x.dtype)
 
 
 def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
-    """{dimension: slice} of those slices of a node whose ends depend on a variable.
+    """{dimension: slice} for the slices of a node whose ends depend on a variable.
 
     Raises
     ------
     NotImplementedError
-        Where such a slice has a step.
+        Where a slice whose ends depend on a variable has a step.
     """
     flat = node.inputs[1 if isinstance(node.op, Subtensor) else 2 :]
     slices = {}
@@ -320,8 +320,8 @@ FIXED_LENGTH = (
     "pt.switch(z > 0, a, b) for a selection."
 )
 
-# {Op: what a message tells the user to write in place of it if its size depends on a variable}; for other Ops
-# it is `FIXED_LENGTH`
+# {Op: what a message suggests in place of an Op whose size depends on a variable}; for other Ops the
+# suggestion is `FIXED_LENGTH`
 INSTEAD = {
     Alloc: "pt.bincount needs a minlength= above all values that the variable is known to take (of a "
     "pm.CustomDist, those of the support= of its step); pt.eq(z[:, None], "
@@ -335,13 +335,14 @@ INSTEAD = {
 def with_fixed_sizes(
     outputs: list[Variable], bounds: Callable[[], dict[Variable, Interval]]
 ) -> list[Variable]:
-    """Graphs in which sizes are constants that depend on variables, and yet have one value only.
+    """Graphs in which a size that depends on variables but always has the same value is a constant.
 
-    So has the length of `pt.bincount(z, minlength=n)`, where no value of z is above n - 1.
+    An example is the length of `pt.bincount(z, minlength=n)` where no value of z is above n - 1.
 
     Parameters
     ----------
-    bounds : gives those of the discrete variables; it is called only if a size depends on a variable
+    bounds : a function that returns the bounds of the discrete variables; it is called only if a size depends
+        on a variable
     """
     known: list[IntegerBounds] = []
 
@@ -360,16 +361,16 @@ def with_fixed_sizes(
 
 
 def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -> Variable | Sliced:
-    """A read or a write of slices of variable length, in terms of their masks.
+    """A read or a write of slices of variable length, written with their masks.
 
     Parameters
     ----------
-    inputs : of the node, rewritten: the ends of a slice may depend on sums of slices themselves
-    dimensions : that have such a slice, see `dynamic`
+    inputs : the rewritten inputs of the node, since the ends of a slice may depend on sums of other slices
+    dimensions : the dimensions with a slice of variable length, see `dynamic`
 
     Returns
     -------
-    What is read, as a `Sliced`; or the tensor after the write.
+    The elements read, as a `Sliced`; or the tensor after the write.
     """
     first = 1 if isinstance(node.op, Subtensor) else 2
     x, flat = inputs[0], inputs[first:]
@@ -393,7 +394,7 @@ def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -
 
 
 def cut_of(axis: int, length: int | None, index: slice) -> Cut:
-    """The part of an axis that a slice takes.
+    """The slice of an axis as a `Cut`.
 
     Raises
     ------
@@ -411,7 +412,7 @@ def cut_of(axis: int, length: int | None, index: slice) -> Cut:
 def written_to_slices(
     node: Apply, part: Variable, y: Variable | Sliced, cuts: list[Cut | Chosen]
 ) -> Variable:
-    """What takes the place of a tensor after y is written to slices of its axes, or added there."""
+    """The tensor after y is written, or added, to slices of its axes."""
     if isinstance(y, Sliced):
         if len(y.cuts) != len(cuts) or not all(any(c.same(cut) for cut in cuts) for c in y.cuts):
             raise slice_refused(node)
@@ -419,7 +420,7 @@ def written_to_slices(
     else:
         ahead = part.ndim - y.ndim
         if any(c.axis >= ahead and not y.type.broadcastable[c.axis - ahead] for c in cuts):
-            # y has a fixed number of values, and the length of the slice differs from state to state
+            # y has a fixed number of values, but the length of the slice differs from state to state
             raise slice_refused(node)
     new = y if node.op.set_instead_of_inc else part + y
     for cut in cuts:
@@ -428,7 +429,9 @@ def written_to_slices(
 
 
 def place(end: Variable | None, length: int, missing: int) -> Variable:
-    """() int64, an end of a slice as a position between 0 and `length`; `missing` where there is none."""
+    """() int64, the end of a slice as a position between 0 and `length`; `missing` where the slice has no
+    end.
+    """
     if end is None:
         return pt.constant(np.int64(missing))
     end = pt.cast(end if hasattr(end.type, "ndim") else pt.tensor_from_scalar(end), "int64")
@@ -437,7 +440,7 @@ def place(end: Variable | None, length: int, missing: int) -> Variable:
 
 @singledispatch
 def applied(op: Op, node: Apply, inputs: list[Variable | Sliced]) -> Sequence[Variable | Sliced]:
-    """The outputs of a node some of whose inputs are slices of variable length.
+    """The outputs of a node of which some inputs are slices of variable length.
 
     Raises
     ------
@@ -476,7 +479,7 @@ def _(op: Elemwise, node: Apply, inputs: list[Variable | Sliced]) -> list[Variab
 
 @applied.register
 def _(op: ViewOp, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
-    return [inputs[0]]  # the Op of a pm.Deterministic, for example
+    return [inputs[0]]  # the Op that pm.Deterministic makes, for example
 
 
 @applied.register
@@ -504,7 +507,7 @@ def _(op: CAReduce, node: Apply, inputs: list[Variable | Sliced]) -> list[Variab
     whole = Sliced(part.whole, reduced).filled(NEUTRAL[type(op.scalar_op)])
     reduction = type(op)(axis=axes) if isinstance(op, Sum | Prod) else op.clone(axis=axes)
     (out,) = reduction.make_node(whole).outputs
-    if extremum:  # that of an empty slice is undefined
+    if extremum:  # the reduction of an empty slice is undefined
         out = pt.switch(reduce(pt.and_, [cut.count > 0 for cut in reduced]), out, np.nan)
     left = [cut.on(cut.axis - sum(a < cut.axis for a in axes)) for cut in part.cuts if cut.axis not in axes]
     return [Sliced(out, left) if left else out]
@@ -532,7 +535,7 @@ def _(op: Join, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable |
 
 
 def names_in(inputs: Sequence[Variable]) -> str:
-    """The names of the variables that the inputs of a node are computed from, for a message."""
+    """The names of the variables that the inputs of a node depend on, for a message."""
     leaves = {v for i in inputs for v in ancestors([i]) if v.owner is None}
     leaves = {v for v in leaves if not isinstance(v, Constant | Number)}
     return ", ".join(sorted(str(v.name) for v in leaves if v.name))

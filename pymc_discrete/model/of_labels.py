@@ -11,9 +11,10 @@ from pymc_discrete.structure.analysis import Depends
 
 
 def selected_by(model: pm.Model, labels: Sequence[str]) -> list[str]:
-    """Continuous variables with an element for each label that variables select by, as mu in mu[z].
+    """Continuous variables with an element for each label that others use as an index, such as mu in mu[z].
 
-    One whose length is not that of the axis that labels select along, such as a mean of each column, is none.
+    A variable with no axis as long as the axis that labels index, such as a mean for each column, is left
+    out.
     """
     moved, found = Depends([model[name] for name in labels]), set[Variable]()
     for node in toposort([*model.basic_RVs, *model.potentials]) if labels else ():

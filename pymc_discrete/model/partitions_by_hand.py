@@ -1,4 +1,4 @@
-"""Finds probabilities of partitions that a model has as its own function of labels."""
+"""Finds terms of a model that look like the probability of a partition, written by the user for labels."""
 
 from collections.abc import Collection, Iterator
 
@@ -22,9 +22,9 @@ from pymc_discrete.structure.analysis import Depends
 def partitions_by_hand(model: pm.Model, names: Collection[str]) -> list[str]:
     """Warnings about Potentials and CustomDists that look like a Chinese restaurant process of labels.
 
-    That is what a function looks like which has the logarithm of the gamma function of the number of sites of
-    each label, or of this number less something. Where weights of components are integrated out, something
-    is added to the numbers.
+    A function looks like this process if it takes the log gamma function of the number of sites with each
+    label, or of this number less a constant. Where the weights of components are integrated out, a positive
+    constant is added to these numbers instead.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def partitions_by_hand(model: pm.Model, names: Collection[str]) -> list[str]:
 
 
 def terms_by_hand(model: pm.Model) -> Iterator[tuple[str, Variable]]:
-    """(name, log density) of each Potential and CustomDist."""
+    """The (name, log density) of each Potential and CustomDist."""
     rvs = [*model.free_RVs, *model.observed_RVs]
     if not model.potentials and not any(is_custom(rv) for rv in rvs):
         return
@@ -71,12 +71,12 @@ def computed_by(v: Variable, *kinds: type) -> bool:
 
 
 def of_sizes(v: Variable, moving: Depends, added: float = 0.0) -> bool:
-    """Whether a tensor has how many elements each label has, to which nothing is added on the whole.
+    """Whether a tensor has the number of sites with each label, to which no positive constant is added.
 
     Parameters
     ----------
-    moving : what depends on the labels
-    added : constants that have been added already
+    moving : the variables that depend on the labels
+    added : the sum of constants that have been added so far
     """
     node = v.owner
     if node is None or v not in moving:
@@ -106,14 +106,18 @@ def of_sizes(v: Variable, moving: Depends, added: float = 0.0) -> bool:
 
 
 def largest_value(v: Variable) -> float:
-    """The largest element of a constant; infinity for what is unknown, such as the discount of a process."""
+    """The largest element of a constant; inf for a tensor of unknown value, such as the discount of a
+    process.
+    """
     while v.owner is not None and isinstance(v.owner.op, DimShuffle):
         v = v.owner.inputs[0]
     return float(v.data.max()) if isinstance(v, Constant) else np.inf
 
 
 def is_identity(v: Variable) -> bool:
-    """Whether a tensor is an identity matrix, whose rows at labels add up to how many have each."""
+    """Whether a tensor is an identity matrix, whose rows, selected by labels, add up to the number of each
+    label.
+    """
     if v.owner is not None:
         return isinstance(v.owner.op, Eye)
     return isinstance(v, Constant) and v.data.ndim == 2 and bool(((v.data == 1).sum(1) == 1).all())

@@ -1,4 +1,4 @@
-"""Rewrites selections by integers, `mu[z]` and `p[i, y[i]]`, such that their gradient is fast."""
+"""Rewrites selections by integers, `mu[z]` and `p[i, y[i]]`, to make their gradient fast."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -10,14 +10,15 @@ from pymc_discrete.structure.labels import Selections, is_integers
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import rebuild
 
-SHORT = 16  # the longest axis for which one comparison per entry is faster than a gather
+SHORT = 16  # the longest axis for which a comparison with each of its indices takes less time than a gather
 
 
 def without_selections(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
-    """The graph with comparisons in the place of selections from short axes of what depends on the block.
+    """The graph with comparisons in place of selections from a short axis of a tensor that depends on the
+    block.
 
     The gradient of a gather is a scatter, which XLA runs one element after another. Selections are first
-    moved to before what is computed element by element, where they select from smaller tensors.
+    moved before elementwise functions, where they select from smaller tensors.
     """
     selections = Selections(Depends(graph.values), anywhere=True)
 
@@ -53,9 +54,9 @@ def selects(x: Variable, index: list[Variable], graph: LogpGraph) -> bool:
 
 
 def by_comparisons(x: Variable, index: list[Variable], graph: LogpGraph) -> Variable | None:
-    """x[index], where the index along one axis is compared with each position of it.
+    """x[index], written as comparisons of the index along one axis with each position of this axis.
 
-    None where no axis is short, or where the index along the other axes selects as many elements by itself.
+    None where the axis is not short, or where the comparisons would need more elements than the selection.
     """
     sizes = [graph.size(i) for i in index]
     axis = int(np.argmax(sizes))

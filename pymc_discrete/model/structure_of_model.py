@@ -1,8 +1,8 @@
-"""What a model's log density is made of, as a key: models with equal keys have the same log density.
+"""The key of a model's log density: models with equal keys have the same log density.
 
-What has been analysed and compiled for a model is used again for another one with an equal key (see
-`runtime/reuse.py`). The key is computed from the graphs of the random variables, which is much faster than
-to derive the log density.
+Graphs that were analysed and programs that were compiled for a model are used again for another model with an
+equal key (see `runtime/reuse.py`). The key is computed from the graphs of the random variables, which is much
+faster than to derive the log density.
 """
 
 from collections.abc import Collection, Hashable, Mapping
@@ -25,12 +25,12 @@ from pymc_discrete.structure.rebuild import rebuild
 
 
 class Structure(NamedTuple):
-    """What a model's log density is made of.
+    """The structure of a model's log density, and its numbers.
 
     Attributes
     ----------
-    key : equal for models whose log densities differ by their `numbers` only
-    numbers : {name: value} in this model
+    key : a key that is equal for models whose log densities differ in their `numbers` only
+    numbers : {name of a number: its value in this model}
     leaves : {constant or shared variable of the model: the name of its number}
     """
 
@@ -40,17 +40,17 @@ class Structure(NamedTuple):
 
 
 def key_of_model(model: pm.Model) -> Hashable:
-    """The key of a model with all of its numbers, see `structure_of`."""
+    """The key of a model that contains the values of all its numbers, see `structure_of`."""
     return structure_of(model, None).key
 
 
 class Snapshot(NamedTuple):
-    """What a model was when something was made for it.
+    """The content of a model at the time when something was made for it.
 
     Attributes
     ----------
-    key : its key, with all constants and data
-    names : of its variables, potentials and Deterministics
+    key : the key of the model, with all constants and data
+    names : the names of its variables, potentials and Deterministics
     """
 
     key: Hashable
@@ -61,11 +61,11 @@ class Snapshot(NamedTuple):
         return cls(key_of_model(model), [*model.named_vars])
 
     def is_of(self, model: pm.Model) -> bool:
-        """Whether the model, its constants and data are what they were."""
+        """Whether the model, its constants and its data are still the same."""
         return self.key == key_of_model(in_tensors(model))
 
     def added(self, model: pm.Model) -> list[str]:
-        """What the model has now and did not have."""
+        """The names of variables, potentials and Deterministics that were added to the model since."""
         return [name for name in model.named_vars if name not in self.names]
 
 
@@ -77,7 +77,7 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
 
     Parameters
     ----------
-    fixed : names of numbers that become a part of the key, by their values; None means all
+    fixed : names of numbers whose values become a part of the key; None means all numbers
     """
     rvs = list(model.rvs_to_values)
     made = [*rvs, *model.potentials, *model.deterministics]
@@ -97,11 +97,11 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     return Structure(key, numbers, leaves)
 
 
-# An array with a larger element is a part of the key by which programs are kept, and no argument of them: its
-# size decides how sums with it are updated.
+# An array with a larger element is a part of the key of a program, and no argument of the program: the size
+# of its elements decides how sums with it are updated.
 LARGEST_NUMBER = 1e6
-# So is a matrix of which half is zeros, since these may say which sites interact. A matrix that is not square
-# is taken for one of these only if it has at most this many elements.
+# A matrix of which half the elements are 0 is also a part of the key, since the zeros may say which sites
+# interact. If the matrix is not square, this holds only up to this number of elements.
 SMALL_MATRIX = 10**4
 
 OBSERVED, OTHER = "observed", "other"
@@ -110,14 +110,14 @@ OBSERVED, OTHER = "observed", "other"
 def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     """{leaf: value} of the constants and data that can be arguments of programs, in the order of the graph.
 
-    These are observed values, arrays of floats, and the numbers of priors. Not so integers that are used as
-    indices, sizes or exponents, which decide how the graph looks, matrices that may be an adjacency, and
-    parameters that are 0 or 1, by which terms vanish from it.
+    These are observed values, arrays of floats, and parameters of priors. Left out are integers that are used
+    as indices, sizes or exponents, which decide the form of the graph; matrices that may be an adjacency
+    matrix; and parameters that are 0 or 1, at which terms vanish from the graph.
     """
     made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
     uses = uses_in(model, made)
     found: dict[Variable, np.ndarray] = {}
-    # the uses of parameters that are all 0 or all 1, and the uses of other parameters
+    # the uses of parameters whose elements are all 0 or all 1, and the uses of other parameters
     vanishing: set[Hashable] = set()
     plain: set[Hashable] = set()
     for leaf in dict.fromkeys([*graph_inputs(made), *model.rvs_to_values.values()]):
@@ -128,18 +128,19 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
         if not uses[leaf] & {OBSERVED, OTHER}:
             zero_or_one = (value == 0).all() or (value == 1).all()
             (vanishing if zero_or_one else plain).update(uses[leaf])
-    # Parameters of one kind are all numbers or none, so that variables with the same role look the same.
+    # The parameters with the same use are either all numbers or all constants, so that variables with the
+    # same role have the same graph.
     return {leaf: value for leaf, value in found.items() if not uses[leaf] & (vanishing - plain)}
 
 
 def uses_in(model: pm.Model, made: list[Variable]) -> dict[Variable, set[Hashable]]:
-    """{variable: what it is used for, and what is computed elementwise from it}.
+    """{variable: the set of its uses}; a variable that is computed elementwise hands its uses to its inputs.
 
-    A parameter's use is the class of the distribution and the place of the parameter.
+    The use of a parameter is the class of its distribution and the index of the parameter.
 
     Parameters
     ----------
-    made : what the model computes
+    made : the variables that the model computes
     """
     uses: dict[Variable, set[Hashable]] = {}
     values = list(model.rvs_to_values.values())
@@ -155,7 +156,7 @@ def uses_in(model: pm.Model, made: list[Variable]) -> dict[Variable, set[Hashabl
 def uses_of_inputs(
     node: Apply, uses: Mapping[Variable, set[Hashable]], observed: set[Variable]
 ) -> list[set[Hashable]]:
-    """What a node uses each of its inputs for; `uses` are those of its outputs."""
+    """For each input of a node the set of its uses; `uses` has the uses of the node's outputs."""
     of_inputs: list[set[Hashable]] = [{OTHER} for _ in node.inputs]
     if isinstance(node.op, RandomVariable):
         rv = node.outputs[1]
@@ -179,16 +180,17 @@ def uses_of_inputs(
 
 
 def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> bool:
-    """Whether a constant or data may be an argument of a program, as far as its value and its uses say."""
+    """Whether a constant or data may be an argument of a program, judged by its value and its uses."""
     if not value.size:
         return False
     # An infinite or very large element decides how sums are updated (`LARGEST_NUMBER`). `uses` is empty if
-    # the number is read by nothing but Ops to which that does not matter (`takes_numbers`).
+    # only Ops to which this does not matter (`takes_numbers`) read the number.
     if uses and (not np.isfinite(value).all() or (np.abs(value) > LARGEST_NUMBER).any()):
         return False
     if OTHER not in uses:
         return True
-    # Any other Op needs an input of the constant's type, and an argument has that type only if this holds:
+    # Any other Op needs an input of the constant's type, and an argument has this type only for float64 and a
+    # known shape.
     same = leaf.type.dtype == "float64" and None not in leaf.type.shape
     return value.size > 1 and same and not may_be_adjacency(value)
 
@@ -196,7 +198,8 @@ def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> b
 def may_be_adjacency(value: np.ndarray) -> bool:
     """Whether zeros of a matrix may decide which sites interact: at least half of its elements are 0.
 
-    Of large matrices only square ones: a design matrix with many zeros would become a part of programs.
+    Among large matrices only square ones count: else a design matrix with many zeros would become a part of
+    programs.
     """
     square = value.ndim == 2 and value.shape[0] == value.shape[1]
     zeros = value.size - np.count_nonzero(value)
@@ -204,7 +207,7 @@ def may_be_adjacency(value: np.ndarray) -> bool:
 
 
 def value_of_leaf(leaf: Variable) -> np.ndarray | None:
-    """The value of a constant or shared tensor of numbers, with 64 bits; None for other variables."""
+    """The value of a constant or a shared tensor with 64 bits; None for other variables."""
     if not isinstance(leaf.type, TensorType):
         return None
     if isinstance(leaf, SharedVariable):
@@ -218,13 +221,14 @@ def value_of_leaf(leaf: Variable) -> np.ndarray | None:
 
 
 class MadeModel(pm.Model):
-    """A model that the package has made of a user's, for programs that read the numbers of both.
+    """A model that the package has made from a user's model, for programs that read the numbers of both
+    models.
 
-    Such as what is left of a model when variables are summed out.
+    For example, a model of the variables that remain after others are summed out.
 
     Attributes
     ----------
-    prefix_of_numbers : what the names of its numbers begin with
+    prefix_of_numbers : the prefix of the names of its numbers
     """
 
     prefix_of_numbers: str
@@ -239,7 +243,7 @@ class MadeModel(pm.Model):
 
 
 def with_numbers(model: pm.Model, structure: Structure) -> pm.Model:
-    """A model with the same log density and names, in which `Number`s stand for the constants and data."""
+    """A model with the same log density and names, in which `Number`s replace the constants and data."""
     if not structure.leaves:
         return model
     numbers = {leaf: Number.of(name, structure.numbers[name]) for leaf, name in structure.leaves.items()}
@@ -263,7 +267,7 @@ def with_numbers(model: pm.Model, structure: Structure) -> pm.Model:
 
 
 def shared_values(model: pm.Model) -> list[tuple[SharedVariable, np.ndarray]]:
-    """[(shared variable of the model, its value now)], of pm.Data and mutable lengths of dimensions."""
+    """[(shared variable of the model, its value now)], for pm.Data and for mutable lengths of dimensions."""
     made = [*model.basic_RVs, *model.rvs_to_values.values(), *model.potentials, *model.deterministics]
     shared = [v for v in graph_inputs(made) if isinstance(v, SharedVariable) and hasattr(v.type, "dtype")]
     return [(v, np.array(v.get_value(), copy=True)) for v in shared]

@@ -40,17 +40,17 @@ from pymc_discrete.structure.bounds import IntegerBounds, extent, is_whole
 from pymc_discrete.structure.integers import INTEGERS
 from pymc_discrete.structure.linear_forms import end_of_form
 
-Bounds = tuple[Any, Any]  # (lower, upper), arrays or None where there is no fixed bound
+Bounds = tuple[Any, Any]  # (lower, upper): arrays, or None where there is no fixed bound
 
 _rules: dict[type | str, Callable[[Variable], Bounds | None]] = {}
 # Ops whose values are labels without an order
 _nominal: set[type | str] = set()
 
-# vectors of counts, each with the sum n, their first parameter
+# vectors of counts with the sum n, where n is the first parameter
 WITH_SUMS = (prb.MultinomialRV, DirichletMultinomialRV)
 # vectors that are permutations of 0, ..., n - 1
 PERMUTATIONS = (UniformPermutationRV, WeightedPermutationRV)
-# continuous arrays under a constraint: their support has volume 0 in their own coordinates
+# continuous arrays under a constraint: their support has volume 0 in the space of their elements
 FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, WishartRV)
 
 
@@ -76,7 +76,7 @@ def rule(*ops: type | str, nominal: bool = False):
 
 
 def known(var: Variable) -> np.ndarray | None:
-    """The value of a parameter, or None if it depends on another random variable."""
+    """The value of a parameter, or None if the parameter depends on another random variable."""
     if isinstance(var, Constant):
         return np.asarray(var.data)
     if any(isinstance(a.type, RandomType) for a in ancestors([var])):
@@ -85,7 +85,8 @@ def known(var: Variable) -> np.ndarray | None:
 
 
 def parameter_bound(var: Variable, largest: bool) -> np.ndarray | None:
-    """The value of a parameter, or an integer that it does not exceed, or fall below; None where it has none.
+    """The value of a parameter, or its largest or smallest possible integer value; None where it has no
+    bound.
 
     A parameter that depends on other random variables is bounded by their supports.
     """
@@ -103,9 +104,10 @@ def parameter_bound(var: Variable, largest: bool) -> np.ndarray | None:
 
 
 def limits_of(rv: Variable) -> tuple[Variable | None, Variable | None] | None:
-    """The parameters that no value of a random variable falls below, or exceeds; None for 0.
+    """(lower, upper), the parameters that bound the values of a random variable; a lower bound None stands
+    for 0.
 
-    None as a whole if its distribution has no such parameters.
+    The result is None if the distribution has no such parameters.
     """
     op = None if rv.owner is None else rv.owner.op
     if isinstance(op, prb.BinomialRV | prb.BetaBinomialRV):
@@ -114,7 +116,7 @@ def limits_of(rv: Variable) -> tuple[Variable | None, Variable | None] | None:
 
 
 class ParameterBounds(IntegerBounds):
-    """Bounds of what is computed from random variables, whose own bounds follow from their distributions."""
+    """Bounds of tensors computed from random variables, whose own bounds follow from their distributions."""
 
     def is_leaf(self, var: Variable) -> bool:
         return found(var) is not None
@@ -141,13 +143,13 @@ def parameters(rv: Variable) -> list[Variable]:
     return [i for i in rv.owner.inputs if not isinstance(i.type, RandomType)]
 
 
-# The bounds of random variables that were found, with the data on which they depend as these were: a model
-# asks for them many times, and each is found from those of the variable's parents.
+# The bounds of random variables that were computed before, and the values of the data that they depend on: a
+# model asks for bounds many times, and the bounds of a variable follow from the bounds of its parents.
 _found: WeakKeyDictionary[Variable, tuple[Bounds | None, dict[SharedVariable, Any]]] = WeakKeyDictionary()
 
 
 def found(rv: Variable) -> tuple[Bounds | None] | None:
-    """The bounds that were found before, in a tuple; None if there are none or the data have changed."""
+    """A tuple with the bounds that were computed before; None if there are none or the data have changed."""
     entry = _found.get(rv)
     if entry is None or any(data.get_value(borrow=True) is not value for data, value in entry[1].items()):
         return None
@@ -159,7 +161,8 @@ def bounds_of(rv: Variable) -> Bounds | None:
     if rv.owner is None or rule_of(rv) is None:
         return None
     if found(rv) is None:
-        # parents first, so that no rule waits for another's: chains of variables may be long
+        # The bounds of parents are computed first, so that rules do not call each other recursively: chains
+        # may be long.
         parents = ParameterBounds({})
         for i in rv.owner.inputs:
             parents.of(i)
@@ -167,13 +170,15 @@ def bounds_of(rv: Variable) -> Bounds | None:
 
 
 def bounds_of_model(model: pm.Model) -> dict[str, tuple[float, float]]:
-    """{name of a discrete value variable: bounds of all of its elements}, infinite where none are known."""
+    """{name of a discrete value variable: (lower, upper) of all its elements}, infinite where there is no
+    bound.
+    """
     values = {str(v.name): model.values_to_rvs[v] for v in model.discrete_value_vars}
     return {name: extent(bounds_of(rv) or (None, None)) for name, rv in values.items()}
 
 
 def bounds_by_rule(rv: Variable) -> Bounds | None:
-    """As `bounds_of`, for a variable with a rule, whose parents' bounds have been found."""
+    """As `bounds_of`, for a variable with a rule, after the bounds of its parents have been computed."""
     before = found(rv)
     if before is not None:
         return before[0]
@@ -201,7 +206,7 @@ def rule_of(rv: Variable) -> Callable[[Variable], Bounds | None] | None:
 
 
 def keys(rv: Variable) -> Iterator[type | str]:
-    """The keys under which a rule for a random variable may be registered, the most specific first."""
+    """The keys under which a rule for a random variable may be registered, the most specific key first."""
     for cls in type(rv.owner.op).__mro__:
         yield cls
         yield f"{cls.__module__}.{cls.__qualname__}"
@@ -269,15 +274,15 @@ def _(rv):
 
 @rule(prb.CategoricalRV, nominal=True)
 def _(rv):
-    # OrderedLogistic and OrderedProbit are CategoricalRV too
+    # OrderedLogistic and OrderedProbit also make a CategoricalRV
     (p,) = parameters(rv)
     return 0, length(p) - 1
 
 
 @rule("pymc_extras.distributions.timeseries.DiscreteMarkovChainRV", nominal=True)
 def _(rv):
-    # the values are the states 0, ..., K - 1 of the transition matrix (..., K, K), and the values of the
-    # distribution from which the initial states are drawn
+    # The values are the states 0, ..., K - 1 of the transition matrix (..., K, K), and the values of the
+    # distribution of the initial states.
     P, _, initial, *_ = rv.owner.inputs
     K, first = length(P), bounds_of(initial)
     if first is None:
@@ -287,8 +292,8 @@ def _(rv):
 
 @rule(PartialObservedRV)
 def _(rv):
-    # PyMC splits a partly observed variable into its observed and its missing elements, which is output 1;
-    # where their log densities cannot be separated, both parts are outputs of this Op
+    # PyMC splits a partly observed variable into its observed and its missing elements, where the missing
+    # ones are output 1. If their log densities cannot be separated, both parts are outputs of this Op.
     base, mask = rv.owner.inputs
     bounds, missing = bounds_of(base), known(mask)
     if bounds is None or missing is None:
@@ -313,12 +318,13 @@ def _(rv):
 
 @rule(_BaseMixtureRV)
 def _(rv):
-    # ZeroInflated* and Hurdle* are mixtures with a point mass
+    # ZeroInflated* and Hurdle* distributions are mixtures with a point mass
     _, *components = parameters(rv)
     bounds = [bounds_of(c) for c in components]
     if any(b is None for b in bounds):
         return None
-    if len(bounds) == 1:  # one batched distribution, whose last dimension indexes the components
+    # a single component is one batched distribution, whose last dimension indexes the components
+    if len(bounds) == 1:
         low, high = bounds[0]
         axis = -1 - rv.owner.op.ndim_supp
         return over_components(low, np.min, axis), over_components(high, np.max, axis)
@@ -329,7 +335,7 @@ def _(rv):
 
 
 def over_components(b: Any, extreme: Callable, axis: int) -> Any:
-    """A bound reduced over the axis of the components, if it has this axis."""
+    """A bound reduced over the axis of the components, if the bound has this axis."""
     return b if b is None or np.ndim(b) < -axis else extreme(b, axis=axis)
 
 
@@ -356,14 +362,17 @@ def _(rv):
             missing if b is None else b
             for b in (end, parameter_bound(lower, largest), parameter_bound(upper, largest))
         )
-        # a value beyond a limit is moved to it, even if the base distribution has no value within the limits
+        # A value beyond a limit becomes the limit, even if the base distribution has no value within the
+        # limits.
         within = np.minimum(np.maximum(value, least), most)
         ends.append(np.maximum(within, least) if largest else within)
     return tuple(None if np.isinf(end).all() else end for end in ends)
 
 
 def counts_as_floats(rv: Variable) -> str | None:
-    """The name of the discrete distribution of which a random variable of floats is a truncation, or None."""
+    """The name of the discrete distribution whose truncation a random variable of floats is; None if it is
+    none.
+    """
     if not isinstance(rv.owner.op, TruncatedRV) or not rv.type.dtype.startswith("float"):
         return None
     base = rv.owner.op.base_rv_op
@@ -372,9 +381,9 @@ def counts_as_floats(rv: Variable) -> str | None:
 
 
 def tightest(bounds: Bounds, lower: np.ndarray | None, upper: np.ndarray | None) -> Bounds:
-    """The bounds restricted to [lower, upper].
+    """The bounds of a variable, restricted to [lower, upper].
 
-    A limit that is None depends on another variable: the log density then is -inf beyond it.
+    A limit None depends on another variable; the log density is then -inf beyond this limit.
     """
     low, high = bounds
     if lower is not None and np.isfinite(lower).any():
@@ -429,7 +438,7 @@ def _(rv):
 @deviation(prb.NegBinomialRV)
 def _(rv):
     n, p = parameters(rv)
-    return pt.maximum(pt.sqrt(n * (1 - p)), 4 * (1 - p)) / p  # the tail is that of (1 - p)^k
+    return pt.maximum(pt.sqrt(n * (1 - p)), 4 * (1 - p)) / p  # the tail is the tail of (1 - p)^k
 
 
 @deviation(prb.GeometricRV)
@@ -446,9 +455,9 @@ def _(rv):
 
 
 def deviations(model: pm.Model, names: set[str], point: dict[str, np.ndarray]) -> dict[str, float]:
-    """{name: the largest scale of its elements, see `deviation`}, with the other variables at a point.
+    """{name: the largest scale of the elements, see `deviation`}, given the other variables at a point.
 
-    Where there is no rule, the square root of the value at the point, as for a count.
+    Where there is no rule, the scale is the square root of the value at the point, as for a Poisson count.
     """
     rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items() if v.name in names}
     graphs = {name: graph for name, rv in rvs.items() if (graph := deviation_of(rv)) is not None}
@@ -489,27 +498,27 @@ def partitions_of(model: pm.Model) -> list[str]:
 def fixed_sums(rv: Variable) -> np.ndarray | None:
     """(...) int, the sums that vectors of counts have along their last axis.
 
-    None for variables without a fixed sum or with an unknown one, and for missing elements of a variable.
+    None for variables without a fixed sum or with an unknown sum, and for missing elements of a variable.
     """
     with_sums = rv.owner is not None and isinstance(rv.owner.op, WITH_SUMS)
     return known(parameters(rv)[0]) if with_sums else None
 
 
 def unknown_sums(rv: Variable) -> Variable | None:
-    """The sums of vectors of counts, where they depend on other random variables; else None."""
+    """The sums of vectors of counts, if they depend on other random variables; else None."""
     with_sums = rv.owner is not None and isinstance(rv.owner.op, WITH_SUMS)
     return parameters(rv)[0] if with_sums and fixed_sums(rv) is None else None
 
 
 def can_take(rv: Variable) -> bool:
-    """Whether a random variable is discrete and of a known support, and its sums, if fixed, are known.
+    """Whether a random variable is discrete and has a known support and, if it has fixed sums, known sums.
 
-    PyMC asks this of one variable at a time, and sums that are unknown change with others.
+    PyMC asks this for one variable at a time, and unknown sums change with other variables.
     """
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None:
         return False
-    # Only this variable is converted: to convert its ancestors, too, could take long.
+    # only this variable is converted, since converting its ancestors as well could take long
     rv = without_dims(rv) if has_dims(rv) else rv
     if bounds_of(rv) is None:
         return False
@@ -581,16 +590,16 @@ def refused_vector(rv: Variable, constrained: bool, equations: bool) -> str | No
 
 
 def support_of(model: pm.Model, name: str, given: dict[str, Any] | None = None) -> Bounds:
-    """Bounds of a discrete free variable: those given by the user, else those of its distribution.
+    """Bounds of a discrete free variable: the bounds given by the user, else the bounds of its distribution.
 
     Parameters
     ----------
-    given : {name: (lower, upper)}, of this and other variables
+    given : {name: (lower, upper)}, the user's bounds of this and other variables
 
     Raises
     ------
     ValueError
-        If the user gives none and there is no rule for the distribution.
+        If the user gives no bounds and there is no rule for the distribution.
     """
     given = given or {}
     rv = next(rv for rv, v in model.rvs_to_values.items() if v.name == name)
@@ -612,7 +621,7 @@ def support_of(model: pm.Model, name: str, given: dict[str, Any] | None = None) 
 
 
 def check_within(tensor: Variable, name: str, lower: np.ndarray, upper: np.ndarray) -> None:
-    """Refuse a tensor that may have values outside of the bounds (*shape), as far as its distribution says.
+    """Refuse a tensor that may have values outside the bounds (*shape), judged by its distribution.
 
     Raises
     ------
@@ -634,12 +643,14 @@ def check_within(tensor: Variable, name: str, lower: np.ndarray, upper: np.ndarr
 
 
 def extreme(bound: Any, of: Callable[[Any], Any]) -> str:
-    """A bound as text, of several elements the extreme one."""
+    """A bound as text; of several elements, the extreme one."""
     return "no limit" if bound is None else f"{of(bound):g}"
 
 
 def among(rv: Variable, model: pm.Model, given: dict[str, Any]) -> Variable:
-    """A random variable whose parents with given bounds are uniform between these: what bounds it, too."""
+    """A random variable whose parents with given bounds are replaced by uniform ones, so that these bounds
+    apply.
+    """
     parents = {}
     for parent, value in model.rvs_to_values.items():
         support = given.get(str(value.name))
@@ -655,9 +666,9 @@ def is_nominal(model: pm.Model, name: str) -> bool:
     return rv.owner is not None and any(key in _nominal for key in keys(rv))
 
 
-IMPROPER = (FlatRV, HalfFlatRV, ICARRV)  # densities without a finite integral
+IMPROPER = (FlatRV, HalfFlatRV, ICARRV)  # distributions whose density has no finite integral
 
 
 def improper_priors(model: pm.Model) -> list[str]:
-    """Names of the free variables whose prior is none."""
+    """Names of the free variables whose prior is improper."""
     return [str(rv.name) for rv in model.free_RVs if isinstance(rv.owner.op, IMPROPER)]

@@ -1,7 +1,7 @@
-"""Moves what takes time out of switches: functions of their branches, and sums of them.
+"""Moves expensive computations out of switches: functions of the branches, and sums of the branches.
 
 Both branches of a switch are evaluated for every element. The density of a Bernoulli variable is such a
-switch, between the logarithms of p and of 1 - p, and logarithms are most of what its evaluation takes.
+switch, between the logarithms of p and of 1 - p, and the logarithms take most of the time of its evaluation.
 """
 
 import numpy as np
@@ -15,16 +15,18 @@ from pymc_discrete.structure.rebuild import rebuild
 
 
 def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
-    """The graph with `f(switch(c, a, b))` for `switch(c, f(a), f(b))`, where a and b depend on the block."""
+    """The graph with `f(switch(c, a, b))` in place of `switch(c, f(a), f(b))`, where a and b depend on the
+    block.
+    """
 
     def of_switch(condition: Variable, a: Variable, b: Variable, size: int) -> Variable | None:
-        """`f(switch(condition, c, d))` for a = f(c) and b = f(d); None if a and b are not of this form."""
+        """`f(switch(condition, c, d))` if a = f(c) and b = f(d) for some f; else None."""
         if not (pays(a, size) and pays(b, size)):
             return None
         f, g = operation(a), operation(b)
         if {f, g} == {ps.log, ps.log1p} and a.type.dtype == b.type.dtype == "float64":
-            # The rounding of 1 + x moves the logarithm by 1e-16, as that of the sum it is added to does. In
-            # 32 bits it would be 6e-8, too much for the sum of a million of them.
+            # The rounding of 1 + x changes the logarithm by 1e-16, as much as the rounding of the sum that it
+            # is added to. In 32 bits it would be 6e-8, too much for a sum of a million logarithms.
             x, y = (v.owner.inputs[0] if h == ps.log else 1 + v.owner.inputs[0] for v, h in ((a, f), (b, g)))
             return pt.log(pt.switch(condition, x, y))
         if f is None or f != g:
@@ -44,7 +46,7 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
         return a.owner.op(*inputs)
 
     def pays(x: Variable, size: int) -> bool:
-        """Whether x depends on the block, and has no fewer elements than the switch."""
+        """Whether x depends on the block and has at least as many elements as the switch."""
         return graph.depends(x) and graph.size(x) >= size
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
@@ -58,9 +60,9 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
 
 
 def added_up(term: Variable) -> Variable:
-    """() the sum of all elements of a term.
+    """(), the sum of all elements of a term.
 
-    Those of a check, which are 0 where a condition holds and -inf elsewhere, need not be added up.
+    The elements of a check, which are 0 where a condition holds and -inf elsewhere, need not be added up.
     """
     if term.owner is not None and is_elementwise_switch(term.owner):
         condition, holds, fails = term.owner.inputs
@@ -80,7 +82,7 @@ def is_filled(x: Variable, value: float) -> bool:
 
 
 def operation(x: Variable) -> ps.ScalarOp | None:
-    """What computes a tensor element by element; None where it is computed in another way."""
+    """The elementwise function by which a tensor is computed; None where it is computed in another way."""
     elementwise = x.owner is not None and isinstance(x.owner.op, Elemwise) and len(x.owner.outputs) == 1
     return x.owner.op.scalar_op if elementwise else None
 

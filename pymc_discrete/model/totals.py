@@ -1,8 +1,8 @@
-"""Counts in whose place their totals stand, such as survivors and recruits that are read as one population.
+"""Counts whose totals take their place, such as survivors and recruits that are read as one population.
 
-Where terms read a count g only as a part of a total T = g + e, T takes the place of g as an unknown: g is
-T - e in its own term, and all others read T. They are as many unknowns, one for one, so that probabilities
-stay what they are. But the terms of a population's next year read one site, where they read two.
+Where terms read a count g only as a part of a total T = g + e, T takes the place of g as an unknown: g is T -
+e in its own term, and all other terms read T. The map from (g, e) to (T, e) is one to one, so that
+probabilities stay the same. But the terms of a population's next year then read one site in place of two.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,15 +28,16 @@ from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.linear_forms import Form, LinearForms, combined, end_of_form
 from pymc_discrete.structure.rebuild import rebuild
 
-# {name of a count: {name: coefficient of that count in the total}}, the count itself among them, with 1 or -1
+# {name of a count: {name: coefficient of that count in the total}}, with the count itself, whose coefficient
+# is 1 or -1
 Totals = dict[str, dict[str, int]]
 
 
 def totals_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]) -> Totals:
-    """The counts among some value variables in whose place a total may stand.
+    """The counts among some value variables whose totals may take their place.
 
-    Such a count is read only as a part of one and the same total. If that is so of several parts of a total,
-    it stands in the place of the part whose own distribution depends on the fewest other counts.
+    Such a count is read only as a part of one and the same total. If several parts of a total are such
+    counts, the total takes the place of the part whose own distribution depends on the fewest other counts.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def totals_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.nd
 
 
 def is_count(model: pm.Model, name: str, rv: Variable) -> bool:
-    """Whether a variable is a number that may be a part of a total, rather than a label or 0 or 1."""
+    """Whether a variable is a number that may be a part of a total, rather than a label or a 0/1 variable."""
     if rv.type.dtype != "int64" or is_nominal(model, name) or is_constrained(rv):
         return False
     low, high = bounds_of(rv) or (None, None)
@@ -80,7 +81,7 @@ def is_count(model: pm.Model, name: str, rv: Variable) -> bool:
 
 
 def parents(rv: Variable, among: Collection[Variable]) -> int:
-    """On how many of the random variables `among` the distribution of `rv` directly depends."""
+    """The number of random variables `among` on which the distribution of `rv` directly depends."""
     stop = [v for v in among if v is not rv]
     return sum(v in among and v is not rv for v in ancestors([rv], blockers=stop))
 
@@ -92,18 +93,18 @@ def only_total(
     counts: Mapping[Variable, str],
     random: Collection[Variable],
 ) -> dict[str, int] | None:
-    """The one total as a part of which a count is read everywhere, as {name of a part: its coefficient}.
+    """{name of a part: its coefficient} of the one total as a part of which a count is always read.
 
-    None where something reads the count in another way, or where two different totals of it are read.
+    None where a node reads the count in another way, or where two different totals of the count are read.
 
     Parameters
     ----------
     readers : {variable of the graph: the nodes that read it}
-    counts : {random variable: name} of those that may be parts of the total
-    random : all random variables
+    counts : {random variable: name} of the counts that may be parts of the total
+    random : all random variables of the model
     """
     found: dict[str, int] | None = None
-    same = [rv]  # the count, and its copies
+    same = [rv]  # the count and its copies, whose readers are still to be looked at
     while same:
         for node in readers.get(same.pop(), ()):
             (out, *others) = node.outputs
@@ -120,9 +121,9 @@ def only_total(
 
 
 def alike(out: Variable, form: Form) -> bool:
-    """Whether a tensor has the dimensions of each part of the linear form that it is, and no more.
+    """Whether a linear form, as a tensor, has the same dimensions as each of its parts.
 
-    It may have more if a constant 0 was added, which is no part of the form.
+    The tensor may have more dimensions if a constant 0 was added, which is no part of the form.
     """
     parts = [None if v is None else v.type.broadcastable for v in form]
     n, whole = out.type.ndim, out.type.broadcastable
@@ -130,9 +131,10 @@ def alike(out: Variable, form: Form) -> bool:
 
 
 def total_of(form: Form, rv: Variable, counts: Mapping[Variable, str]) -> dict[str, int] | None:
-    """A linear form of counts as {name: coefficient}; None if it has other variables, or only one.
+    """A linear form of counts as {name: coefficient}; None if it has other variables, or only one part.
 
-    Its sign is such that the first coefficient is positive, so that a - b and b - a are the same total.
+    The sign is chosen such that the first coefficient is positive, so that a - b and b - a are the same
+    total.
     """
     if len(form) < 2 or abs(form.get(rv, 0)) != 1:
         return None
@@ -144,8 +146,8 @@ def total_of(form: Form, rv: Variable, counts: Mapping[Variable, str]) -> dict[s
 
 
 def counts_of_totals(totals: Totals) -> Totals:
-    """{count: {name: coefficient}}, the counts as functions of the totals that stand in their place, and of
-    other counts.
+    """{count: {name: coefficient}}, each count as a linear form of the total in its place and of other
+    counts.
     """
     found: Totals = {}
 
@@ -165,13 +167,13 @@ def counts_of_totals(totals: Totals) -> Totals:
 
 
 def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Variable]:
-    """Terms of a model's log density, rewritten for totals as unknowns.
+    """Terms of a model's log density, rewritten so that totals are unknowns.
 
-    The value variables of the counts that `totals` names then hold values of the totals.
+    The value variables of the counts in `totals` then have the values of the totals.
 
     Parameters
     ----------
-    terms : as PyMC gives them, first those of the free variables in their order
+    terms : the terms as PyMC gives them, beginning with the terms of the free variables in their order
     """
     if not totals:
         return terms
@@ -219,9 +221,9 @@ def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Va
 
 
 def tensor_of_form(form: Form, ndim: int) -> Variable:
-    """The integers (of `ndim` dimensions) that a linear form stands for."""
+    """A linear form as a tensor of integers with `ndim` dimensions."""
     total: Any = None
-    for v, c in sorted(form.items(), key=lambda item: item[1] < 0):  # those that are added come first
+    for v, c in sorted(form.items(), key=lambda item: item[1] < 0):  # positive terms come first
         part = pt.constant(np.int64(abs(c))) if v is None else v if abs(c) == 1 else v * np.int64(abs(c))
         if total is None:
             total = part if c > 0 else -part
@@ -231,7 +233,7 @@ def tensor_of_form(form: Form, ndim: int) -> Variable:
 
 
 def bounds_of_totals(model: pm.Model, totals: Totals) -> dict[str, Bounds]:
-    """{count: the bounds (lower, upper) of the total that stands in its place}, None where there is none."""
+    """{count: the bounds (lower, upper) of the total in its place}; a side without a bound is None."""
     rvs = {str(v.name): rv for rv, v in model.rvs_to_values.items()}
     found: dict[str, Bounds] = {}
     for name, parts in totals.items():

@@ -18,16 +18,18 @@ def is_read(rv: Variable, model: pm.Model) -> bool:
 
 
 def unread(model: pm.Model, names: Collection[str]) -> list[str]:
-    """Those of some value variables on which no other random variable and no potential depends."""
+    """The names of value variables on which no other random variable and no potential depends."""
     return [
         str(v.name) for rv, v in model.rvs_to_values.items() if v.name in names and not is_read(rv, model)
     ]
 
 
 def without_unread(model: pm.Model, names: Collection[str]) -> pm.Model:
-    """The model without some value variables that are `unread`, and the Deterministics that show them.
+    """The model without some value variables that are `unread`, and without the Deterministics that show
+    them.
 
-    Its density is that of the other variables: the sum over all values of the variables left out is 1.
+    The density of the other variables is unchanged, since the sum over all values of the variables left out
+    is 1.
     """
     left_out = [rv for rv, value in model.rvs_to_values.items() if value.name in names]
     shows = Depends(left_out)

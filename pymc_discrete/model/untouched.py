@@ -1,4 +1,4 @@
-"""The terms of a log density that do not depend on a block: they are needed for `lp` only."""
+"""The terms of a log density that do not depend on the block, which only the statistic `lp` needs."""
 
 import functools
 from collections.abc import Callable
@@ -58,14 +58,16 @@ class Untouched:
 
 
 def refusal_of_term(term: Variable) -> NotImplementedError | None:
-    """Why JAX cannot compile a term, an Op without a JAX version or a variable size; None where it can."""
+    """The error for a term that JAX cannot compile, with an Op without a JAX version or a variable size; else
+    None.
+    """
     return refusal_of_jax([term]) or refusal_of_sizes(term)
 
 
 def terms_without_jax(
     terms: list[tuple[str, Variable]], names: list[str]
 ) -> dict[str, tuple[str, NotImplementedError]]:
-    """The variables that enter terms which JAX cannot compile.
+    """The variables that enter terms that JAX cannot compile.
 
     Returns
     -------

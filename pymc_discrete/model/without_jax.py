@@ -1,4 +1,4 @@
-"""Models with an Op that has no JAX version: which variables enter its term, and errors for them."""
+"""Models with an Op that has no JAX version: the variables that enter its term, and the errors for them."""
 
 import re
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from pymc_discrete.structure.rebuild import known_size, rebuild
 def no_jax_version(
     names: list[str], error: NotImplementedError, instead: str | None = "pm.Metropolis"
 ) -> NotImplementedError:
-    """The error for variables that enter a term with an Op that JAX has not.
+    """The error for variables that enter a term with an Op without a JAX version.
 
     Parameters
     ----------
     names : the variables
-    error : what JAX or PyTensor raised
+    error : the error that JAX or PyTensor raised
     instead : a PyMC step that can sample them, if there is one
     """
     why = str(error).splitlines()[0].rstrip(".")
@@ -37,7 +37,7 @@ def no_jax_version(
 
 @contextmanager
 def all_in_jax(who: str = "pmd.sample") -> Iterator[None]:
-    """Replace a NotImplementedError in the `with` block by one that names the Op and the remedy.
+    """A context that replaces a NotImplementedError by one that names the Op and the remedy.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The draws themselves, as an image."""
+"""The draws of discrete variables, as an image."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from pymc_discrete.plots.figure import FIGURE_WIDTH, LEGEND_ENTRIES, Entry, Figu
 from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, names_of_values
 
-ROWS, IMAGE_COLUMNS = 500, 800  # the most rows and columns of an image
+ROWS, IMAGE_COLUMNS = 500, 800  # the largest numbers of rows and of columns of an image
 
 
 @plot("image", "borders", color="a list with a colour for each value where there are up to 10")
@@ -29,8 +29,8 @@ def plot_chains(
     coords : dict, optional
         {dimension: labels} of the elements to draw, and of chains: ``coords={"chain": [0, 3]}``.
     value_names : str, dict or sequence of str, optional
-        The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
-        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
+        The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as the
+        dimension of the components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
         sequence with one for every value that is drawn, or as {value: name}.
 
     Raises
@@ -42,8 +42,8 @@ def plot_chains(
     Notes
     -----
     Up to 10 values have a colour each, with a legend; more are drawn with a colour bar. An image has at most
-    500 rows and 800 columns: of more elements, or draws, every second, third, ... is drawn, and the labels
-    of the axes say so.
+    500 rows and 800 columns: if there are more elements, or draws, every second, third, ... one is drawn, and
+    the labels of the axes say so.
 
     Examples
     --------
@@ -74,12 +74,12 @@ def plot_chains(
 
 
 def thinning(v: PlottedVariable) -> tuple[int, int]:
-    """Every how many-th element and draw is drawn."""
+    """The step between elements, and between draws, that are drawn: 1 if all are."""
     return -(-v.size // ROWS), -(-v.draws.shape[0] * v.draws.shape[1] // IMAGE_COLUMNS)
 
 
 def table(v: PlottedVariable) -> xr.DataArray:
-    """The draws (element, draw), the chains one after another, thinned to what an image can show."""
+    """The draws (element, draw), with the chains one after another, thinned to the size of an image."""
     row, column = thinning(v)
     draws = v.draws.data.reshape(*v.draws.shape[:2], -1)[:, ::column, ::row]
     values = np.moveaxis(np.asarray(draws), 2, 0).reshape(draws.shape[2], -1).astype(int)
@@ -89,7 +89,7 @@ def table(v: PlottedVariable) -> xr.DataArray:
 def draw_chains(
     figure: Figure, v: PlottedVariable, drawn: xr.DataArray, values: np.ndarray | None, colours: Any
 ) -> None:
-    """The panel of a variable; `values` are those that have a colour each, if that is so."""
+    """Draw the panel of a variable; `values` are the values that have a colour each, or None."""
     name, chains = v.name, len(v.chains)
     rows, columns = drawn.shape
     if values is not None:

@@ -10,9 +10,10 @@ from pymc_discrete.plots.figure import image, line
 from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import plotted_variables
 
-SIDE = 5.6  # inches
-TICK_CHARACTERS = 44  # characters of all labels of ticks together that fit along the horizontal axis
-NAMED_SITES = 40  # up to this many sites are named; of more only the clusters
+SIDE = 5.6  # the height of the figure in inches
+# the number of characters, in all labels of ticks together, that fit along the horizontal axis
+TICK_CHARACTERS = 44
+NAMED_SITES = 40  # With up to this many sites, sites are named; with more, only clusters are.
 
 
 @plot("image", "borders", without=["legend"])
@@ -20,9 +21,9 @@ def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
     """The probability that two sites have the same label, of all pairs, with the sites in clusters.
 
     It does not depend on how the labels are called. The sites are in the order of the clusters of
-    `pmd.partition`, the largest one first, and within a cluster those first that are most surely in it. White
-    lines are the borders of clusters. Bright squares on the diagonal are clusters that are certain; bright
-    places off it are sites that might as well belong to another cluster.
+    `pmd.partition`, the largest one first, and within a cluster the sites that are most surely in it come
+    first. White lines are the borders of clusters. Bright squares on the diagonal are clusters that are
+    certain; bright places off the diagonal are sites that might as well belong to another cluster.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
     sizes = np.bincount(clusters)
     ends = np.cumsum(sizes)[:-1] - 0.5
     if len(ends):
-        # from one side to the other and back, interrupted by nan
+        # the borders from one side to the other and back, interrupted by nan
         along = np.tile([-0.5, v.size - 0.5, np.nan], len(ends))
         across = np.repeat(ends, 3)
         borders = xr.DataArray(np.concatenate([along, across]), dims="end").to_dataset(name=var_name)
@@ -87,7 +88,7 @@ def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
 
 
 def order_of(p: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """(n,) int, the sites by cluster, within a cluster from the surest to the least sure.
+    """(n,) int, the sites in the order of their clusters, in each cluster from the surest to the least sure.
 
     Parameters
     ----------

@@ -18,21 +18,22 @@ from pymc_discrete.plots.figure import (
 from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, Shares, shares_of_values
 
-PANELS = 12  # up to this many elements in all have a panel each
-BINS = 100  # a wider range of values is drawn in bins
-TITLES = 52  # characters of titles for which there is room above a row of panels
-DOTS = 40  # up to this many bins have dots
+PANELS = 12  # With up to this many elements in all variables, each element has a panel.
+BINS = 100  # A range of more values is drawn in bins.
+TITLES = 52  # the number of characters of titles for which there is room above a row of panels
+DOTS = 40  # With up to this many bins, values are marked by dots, too.
 
 
 @plot("bars", "lines", "dots", "image", color="a list with a colour for each chain")
 def plot_counts(request: Request) -> PlotCollection:
     """The probability of each value of counts: bars for all chains together, a line for each chain.
 
-    Lines that lie on one another are chains that agree; how far they lie apart is the Monte Carlo error.
-    Of a partition, in a result of `pmd.sample`, the number of clusters is drawn.
+    Lines that lie on one another are chains that agree; how far they lie apart is the Monte Carlo error. For
+    a partition, in a result of `pmd.sample`, the number of clusters is drawn.
 
     Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
-    which are more exact than shares of draws; these are drawn where they are there, and the title says which.
+    which are more exact than shares of draws; these are drawn where the result has them, and the title says
+    which are drawn.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def plot_counts(request: Request) -> PlotCollection:
 
 
 def clusters_in_use(v: PlottedVariable) -> PlottedVariable:
-    """How many clusters a partition has in each draw, as a variable; of the sites that are drawn."""
+    """The number of clusters of a partition in each draw; sites that are not drawn do not count."""
     name = number_name(v.name)
     number = without_names(v.draws.to_dataset(name=v.name), [v.name])[name].rename(name)
     return PlottedVariable(name, number, [name], "")
@@ -146,7 +147,8 @@ def binned(values: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, i
 
     Returns
     -------
-    least : (B,) int, the least value of each bin; those at the ends that no row reaches are left out
+    least : (B,) int, the least value of each bin; bins at the ends in which no row has any probability are
+        left out
     masses : (rows, B) float
     width : the number of values in a bin
     """

@@ -19,23 +19,27 @@ from arviz_plots.visuals import labelled_title, labelled_x, labelled_y
 from pymc_discrete.runtime.checks import check_choice
 
 BACKENDS = ("matplotlib", "plotly")
-FIGURE_WIDTH = 8.0  # inches, of a figure
-PIXELS = 100  # pixels to an inch, with plotly
-AXIS_CHARACTERS = 75  # the most characters of all labels that fit along an axis
-UPRIGHT_LABELS, SMALL_LABELS = 40, 64  # the most upright labels that fit, of usual and of small size
-LABEL = 0.075, 2.2  # inches below an axis for each character of upright labels, and at most
-SIDE_BY_SIDE = 60  # up to this many elements, the dots of chains stand beside one another
-LEGEND_ENTRIES = 10  # up to this many colours are named in a legend; of more there is a colour bar
-COLOUR_MAP = "viridis"  # rises in brightness, so that it can be read in grey and by colour-blind people
-UNCERTAIN, ALARM = "#8c8c8c", "#d55e00"  # grey, and vermilion of the Okabe-Ito palette
-# what backends call a marker
+FIGURE_WIDTH = 8.0  # the width of a figure, in inches
+PIXELS = 100  # the number of pixels to an inch, with plotly
+AXIS_CHARACTERS = 75  # the largest number of characters of all labels together that fit along an axis
+# the largest numbers of upright labels that fit along an axis, in usual and in small size
+UPRIGHT_LABELS, SMALL_LABELS = 40, 64
+# the inches that upright labels take below an axis for each of their characters, and the largest number of
+# inches
+LABEL = 0.075, 2.2
+SIDE_BY_SIDE = 60  # With up to this many elements, the dots of chains stand beside one another.
+LEGEND_ENTRIES = 10  # With up to this many colours, a legend names them; with more there is a colour bar.
+# This colour map rises in brightness, so that it can be read in grey and by colour-blind people.
+COLOUR_MAP = "viridis"
+UNCERTAIN, ALARM = "#8c8c8c", "#d55e00"  # the colours grey and vermilion, the latter of the Okabe-Ito palette
+# the names of markers in each backend
 MARKERS = {
     "matplotlib": {"dot": "o", "cross": "x", "dash": "_"},
     "plotly": {"dot": "circle", "cross": "x-thin-open", "dash": "line-ew-open"},
 }
 
 
-SMALL_TYPE = {"matplotlib": 7.5, "plotly": 10.0}  # points, pixels
+SMALL_TYPE = {"matplotlib": 7.5, "plotly": 10.0}  # the factor from points to pixels
 
 
 class Entry(NamedTuple):
@@ -52,17 +56,17 @@ class Figure:
     Parameters
     ----------
     panels : Dataset with a variable for each panel
-    visuals : {visual: keyword arguments, or False to leave it out}, as the user gives them
+    visuals : {visual: keyword arguments, or False to leave it out}, an argument of the user
     known : the visuals that there are
     backend : "matplotlib", "plotly", or None for ArviZ's default
     size : (width, height), inches
-    pc_kwargs : keyword arguments of `PlotCollection.wrap`, as the user gives them
+    pc_kwargs : keyword arguments of `PlotCollection.wrap`, given by the user
 
     Attributes
     ----------
     collection : PlotCollection
     backend : the module of arviz-plots that draws
-    markers : {dot, cross, dash: what the backend calls them}
+    markers : {"dot", "cross", "dash": the backend's name of the marker}
     small : the size of small type, in the unit of the backend
 
     Raises
@@ -96,12 +100,14 @@ class Figure:
             layout["figsize"] = tuple(round(PIXELS * s) if dots else s for s in size)
             layout["figsize_units"] = "dots" if dots else "inches"
         if backend == "matplotlib":
-            layout.setdefault("layout", "constrained")  # reserves room for legends and colour bars
+            # This layout reserves room for legends and colour bars.
+            layout.setdefault("layout", "constrained")
         else:
-            between = 0.3 if layout.get("sharex") else 0.95  # inches, for the labels of an axis and a title
+            # the inches for the labels of an axis and a title
+            between = 0.3 if layout.get("sharex") else 0.95
             layout.setdefault("vertical_spacing", between / size[1])
         self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
-        if backend == "plotly":  # by default its margins are wider than the labels need
+        if backend == "plotly":  # By default the margins of plotly are wider than the labels need.
             self.collection.get_viz("figure").update_layout(margin={"l": 70, "r": 20, "t": 70, "b": 60})
 
     def colour_by(self, dim: str, labels: Iterable[Any], colours: Sequence[Any]) -> None:
@@ -128,7 +134,7 @@ class Figure:
 
         Parameters
         ----------
-        function : of (DataArray, panel, **keyword arguments), which returns what it drew
+        function : (DataArray, panel, **keyword arguments) -> the objects that it drew
         by : the properties that are mapped to dimensions, such as "color"
         """
         chosen = get_visual_kwargs(self.visuals, visual)
@@ -168,9 +174,9 @@ class Figure:
         return self.collection.get_target(panel, {})
 
     def ticks(self, axis: str, panel: str, labels: Sequence[str], room: float = AXIS_CHARACTERS) -> None:
-        """Name the places 0, 1, ... of an axis, of which as many have a label as there is room for.
+        """Name the places 0, 1, ... of an axis; as many of them have a label as there is room for.
 
-        `room` is a number of characters for the horizontal axis, of labels for the vertical one.
+        `room` is a number of characters for the horizontal axis, and a number of labels for the vertical one.
         """
         style: dict[str, Any] = {}
         if axis == "x":
@@ -186,7 +192,7 @@ class Figure:
     def marks(
         self, axis: str, panel: str, places: Sequence[float], labels: Sequence[str], **defaults: Any
     ) -> None:
-        """Name places of an axis."""
+        """Give places of an axis labels."""
         chosen = get_visual_kwargs(self.visuals, f"{axis}ticks")
         if chosen is not False:
             set_ticks = getattr(self.backend, f"{axis}ticks")
@@ -208,7 +214,7 @@ class Figure:
 
 
 def evenly_spaced(labels: Sequence[str], most: int) -> list[int]:
-    """Places of at most `most` labels, 1, 2, 5, 10, ... apart; at round numbers where labels are years."""
+    """Places of at most `most` labels, 1, 2, 5, 10, ... apart; where labels are years, at round numbers."""
     n = len(labels)
     step = next(s * 10**e for e in range(12) for s in (1, 2, 5) if -(-n // (s * 10**e)) <= max(most, 1))
     start = 0
@@ -224,7 +230,7 @@ def fitting_labels(labels: Sequence[str], room: float) -> tuple[list[int], bool]
 
     Parameters
     ----------
-    room : number of characters
+    room : the number of characters that fit along the axis
     """
     widest = max(map(len, labels))
     if len(labels) * (widest + 2) <= room or widest <= 6:
@@ -233,13 +239,13 @@ def fitting_labels(labels: Sequence[str], room: float) -> tuple[list[int], bool]
 
 
 def below(labels: Sequence[str]) -> float:
-    """Inches that upright labels of a horizontal axis take below it; 0 where they do not stand upright."""
+    """The inches that upright labels of a horizontal axis take below it; 0 if labels are not upright."""
     character, most = LABEL
     return min(character * max(map(len, labels)), most) if fitting_labels(labels, AXIS_CHARACTERS)[1] else 0.0
 
 
 def colours_of(n: int, backend: str) -> list[str]:
-    """n colours that are told apart by their brightness."""
+    """n colours that differ in brightness."""
     places = np.linspace(0.1, 0.95, n) if n > 1 else np.array([0.35])
     if backend == "matplotlib":
         import matplotlib as mpl
@@ -255,7 +261,7 @@ def bars(
 ) -> Any:
     """Bars of the heights `da` (n,) at 0, 1, ..., from `bottom` upwards, as one object of the backend.
 
-    `width` is that of a bar; bars of a width of 1 touch.
+    `width` is the width of a bar; bars of a width of 1 touch.
     """
     height = np.nan_to_num(np.asarray(da, float))
     low = np.broadcast_to(np.nan_to_num(np.asarray(bottom, float)), height.shape)
@@ -305,7 +311,7 @@ def image(
     colours : name of a colour map for values from low to high; or a colour for each of the values 0, 1, ...
     bar : what the colours mean, beside a colour bar; None for none
     beside : the panels at whose right the colour bar stands; by default those with the same horizontal axis
-    square : whether the cells are
+    square : whether the cells are squares
     """
     values = np.asarray(da, float)
     if not isinstance(colours, str):

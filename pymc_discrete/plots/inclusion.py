@@ -21,7 +21,7 @@ from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, Shares, shares_of_values
 from pymc_discrete.runtime.names import shown
 
-ERROR_BAR = 2  # Monte Carlo standard errors that the lines reach to both sides
+ERROR_BAR = 2  # the number of Monte Carlo standard errors that the lines reach to either side
 
 
 @plot("chains", "mcse", "mean", "reference", without=["yticks"], color="a list with a colour for each chain")
@@ -33,7 +33,8 @@ def plot_inclusion(request: Request) -> PlotCollection:
     at 1/2 is the border of the median probability model.
 
     Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
-    which are more exact than shares of draws; these are drawn where they are there, and the title says which.
+    which are more exact than shares of draws; these are drawn where the result has them, and the title says
+    which are drawn.
 
     Parameters
     ----------
@@ -48,11 +49,11 @@ def plot_inclusion(request: Request) -> PlotCollection:
     Notes
     -----
     The standard error of a share of draws is the root of p (1 - p) / ESS, as in `pmd.summary`, and is left
-    out where all draws are equal. That of a probability which was summed out is the standard deviation of the
-    chains' means, over the root of their number, and needs two chains.
+    out where all draws are equal. The standard error of a probability that was computed by summing out is the
+    standard deviation of the chains' means, over the root of their number, and needs two chains.
 
-    From 60 elements on the dots of chains are drawn at the place of their element, and of its labels there
-    are as many as there is room for.
+    From 60 elements on the dots of chains are drawn at the place of their element, and only as many labels
+    are drawn as there is room for.
 
     References
     ----------
@@ -125,7 +126,7 @@ def draw_inclusion(
     side = np.zeros(n)
     if n > 1 and v.size <= SIDE_BY_SIDE:
         side = np.linspace(-0.22, 0.22, n)
-        side += np.where(side < 0, -0.1, 0.1)  # the middle is left to the mean and its error
+        side += np.where(side < 0, -0.1, 0.1)  # The middle is left free for the mean and its error.
     at = xr.DataArray(place + side[:, None], {"chain": np.arange(n)}, ["chain", element])
     mean = p.mean("chain").to_dataset(name=name)
     size, long = (16, 70) if v.size <= SIDE_BY_SIDE else (5, 14)

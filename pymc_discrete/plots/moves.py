@@ -22,8 +22,8 @@ from pymc_discrete.plots.figure import (
 from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, note_on_labels, tree_of
 
-SUSPECTS = "suspects"  # the group that `with_suspects` adds
-LISTED_IN_TITLE = 6  # up to this many elements are named in the title
+SUSPECTS = "suspects"  # the name of the group that `with_suspects` adds
+LISTED_IN_TITLE = 6  # Up to this many elements are named in the title.
 
 
 @plot("moved", "expected", "still", "never", without=["yticks"])
@@ -35,7 +35,8 @@ def plot_moves(request: Request) -> PlotCollection:
     value is nearly certain. Where labels switch between or within chains, as the title then says, all dashes
     are far above the dots, since elements then have several probable values among which none moves alone:
     draw it after `pmd.relabel`. A chain in which an element never moved is a grey dot where this was to be
-    expected, and a cross where it was not, or where the result does not say; the title names such elements.
+    expected, and a cross where this was not to be expected, or where the result does not say; the title names
+    such elements.
 
     Raises
     ------
@@ -46,11 +47,11 @@ def plot_moves(request: Request) -> PlotCollection:
     -----
     Independent draws differ from the one before with the probability 1 - sum_k p_k^2. A chain that never
     moved was not to be expected where the verdict of `pmd.summary` is ``stuck`` or ``apart``, or ``constant``
-    without the result saying that other values are improbable, or with a continuous variable that may hold
-    the element there: where the log has a warning, too.
+    if the result does not say that other values are improbable, or if a continuous variable may hold the
+    element at its value. In these cases the log has a warning, too.
 
-    From 60 elements on the dots of chains are drawn at the place of their element, and of its labels there
-    are as many as there is room for.
+    From 60 elements on the dots of chains are drawn at the place of their element, and only as many labels
+    are drawn as there is room for.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def plot_moves(request: Request) -> PlotCollection:
 
 
 def with_suspects(judge: Judge, names: list[str]) -> xr.DataTree:
-    """The result with a group of which elements it was not to be expected that a chain never moves."""
+    """The result with one more group: the elements of which chains were expected to move and did not."""
     found = {}
     for name in names:
         draws = judge.draws(name)
@@ -89,13 +90,13 @@ def with_suspects(judge: Judge, names: list[str]) -> xr.DataTree:
 
 
 def moves(tree: xr.DataTree, v: PlottedVariable) -> tuple[xr.DataArray, np.ndarray, np.ndarray]:
-    """How an element moved.
+    """The moves of each element of a variable.
 
     Returns
     -------
     (chain, element) the share of draws that differ from the one before
-    expected : (elements,) the same of independent draws
-    suspect : (elements,) bool, whether it was not to be expected that a chain never moves, or is not known
+    expected : (elements,) the same share, of independent draws
+    suspect : (elements,) bool, whether a chain that never moves was not to be expected, or it is not known
     """
     names = {"chain": v.chains}
     moved = per_element(lambda x: moves_of(x) / (x.shape[2] - 1), v.draws.data, more=names)
@@ -117,7 +118,7 @@ def draw_moves(
     colour: Any,
     note: str,
 ) -> set[str]:
-    """The panel of a variable, with a note in its title; the visuals that it has."""
+    """Draw the panel of a variable, with a note in its title; returns the visuals that the panel has."""
     name, few, chains = v.name, v.size <= SIDE_BY_SIDE, len(moved)
     side = np.linspace(-0.25, 0.25, chains) if chains > 1 and few else np.zeros(chains)
     x = (np.arange(v.size) + side[:, None]).ravel()

@@ -1,4 +1,4 @@
-"""What makes a plot of a function: the arguments that all plots have, and their part of its docstring."""
+"""The decorator `plot`, which makes a plot of a function, and the arguments that all plots share."""
 
 import inspect
 import textwrap
@@ -14,13 +14,13 @@ from pymc_discrete.plots.figure import Figure
 from pymc_discrete.plots.read import PlottedVariable, plotted_variables, tree_of
 from pymc_discrete.runtime.docstrings import items, sections, written
 
-# the visuals that every plot has, unless it says otherwise
+# the visuals that every plot has, except where `without` names them
 AROUND = ("legend", "title", "xlabel", "ylabel", "xticks", "yticks")
 OF_COLLECTION = "Keyword arguments of `arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``"
 
 
 class Plot(Protocol):
-    """A plot, as the user calls it; `options` are its own, and those of `PlotCollection.wrap`."""
+    """A plot, as the user calls it; `options` are those of the plot and of `PlotCollection.wrap`."""
 
     __name__: str
 
@@ -52,7 +52,7 @@ class Request:
     coords : dict, optional
         {dimension: labels} of the elements to draw.
     labeller : arviz_base.labels.BaseLabeller, optional
-        Makes the labels of the elements of their coordinates.
+        Makes the labels of elements from their coordinates.
     backend : {"matplotlib", "plotly"}, optional
         By default ``plot.backend`` of ArviZ's ``rcParams``.
 
@@ -104,15 +104,15 @@ def plot(
 ) -> Callable[[Callable[..., PlotCollection]], Plot]:
     """A decorator that makes a plot of a function of a `Request` and of the plot's own arguments.
 
-    The plot has the arguments of `Request` beside its own. One of its own that is not keyword-only stands in
-    the place of `var_names`. The plot's docstring is the function's; of arguments and errors that this does
-    not speak of, it says what the docstring of `Request` says.
+    The plot has the arguments of `Request` beside its own. An own argument that is not keyword-only takes the
+    place of `var_names`. The plot's docstring is the function's docstring, with the text of `Request` for
+    arguments and errors that the function's docstring leaves out.
 
     Parameters
     ----------
     drawn : the visuals that are drawn by functions of the backend
-    without : visuals of `AROUND` that it does not have
-    color : what the argument ``color`` is, if it has one
+    without : visuals of `AROUND` that the plot does not have
+    color : the description of the argument ``color``, if the plot has it
     """
     around = [visual for visual in AROUND if visual not in without]
 
@@ -141,14 +141,14 @@ def plot(
 
 
 def docstring_of_plot(function: Callable[..., PlotCollection], visuals: str, more: str) -> str:
-    """The docstring of a plot: that of its function, and what `Request` says of other arguments and errors.
+    """The docstring of a plot: its function's, with the text of `Request` for other arguments and errors.
 
     Parameters
     ----------
-    visuals : the names of its visuals
-    more : what it takes beside the keyword arguments of PlotCollection
+    visuals : the names of the plot's visuals
+    more : the plot's further arguments, beside the keyword arguments of PlotCollection
     """
-    if not Request.__doc__:  # Python was told to keep no docstrings (-OO)
+    if not Request.__doc__:  # With -OO, Python keeps no docstrings.
         return ""
     own, shared = sections(function), sections(Request)
     of_plot, of_all = items(own.get("Parameters", "")), items(shared["Parameters"])

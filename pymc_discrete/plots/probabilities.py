@@ -30,10 +30,10 @@ from pymc_discrete.plots.read import (
 )
 from pymc_discrete.runtime.names import shown
 
-MOST_BARS = 700  # more bars than this would be thinner than a pixel
-BARS_WITH_GAPS = 60  # up to this many bars have gaps between them
-ABREAST = 3  # up to this many images of matrices stand side by side
-MATRIX = 40  # a matrix with more elements is drawn as an image, a smaller one as bars
+MOST_BARS = 700  # With more bars than this, bars would be thinner than a pixel.
+BARS_WITH_GAPS = 60  # Up to this many bars have gaps between them.
+ABREAST = 3  # Up to this many images of matrices stand side by side.
+MATRIX = 40  # A matrix with more elements is drawn as an image, a smaller matrix as bars.
 
 
 @plot("bars", "image", "data", color="a list with a colour for each value")
@@ -46,8 +46,8 @@ def plot_probabilities(
     """The probability of each value, a stacked bar for each element: mixture labels, states over time.
 
     Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
-    which are more exact than shares of draws; these are drawn where they are there, and the title says which.
-    It also says where labels are switched, and `pmd.relabel` comes first.
+    which are more exact than shares of draws; these are drawn where the result has them, and the title says
+    which are drawn. The title also says where labels switch; draw these after `pmd.relabel`.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def plot_probabilities(
         element, or the name of a variable of the groups ``observed_data`` or ``constant_data``. For one
         variable only.
     value_names : str, dict or sequence of str, optional
-        The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as that of the
-        components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
+        The names of categories: a dimension whose coordinates name the values 0, 1, ..., such as the
+        dimension of the components in ``pm.Model(coords={"state": ["quiet", "active"]})``; or the names, in a
         sequence with one for every value that is drawn, or as {value: name}.
 
     Raises
@@ -70,8 +70,8 @@ def plot_probabilities(
     -----
     A variable with more than 10 values, or with more than 700 elements, whose bars would be thinner than a
     pixel, is drawn as a heat map: the values from below to above, the probability as the colour. A matrix of
-    more than 40 elements is drawn as an image for each value, its first dimension from above to below; of one
-    with the values 0 and 1 only the probability of 1. Bars have no gaps from 60 elements on.
+    more than 40 elements is drawn as an image for each value, its first dimension from above to below; for a
+    matrix with the values 0 and 1, only the probability of 1. Bars have no gaps from 60 elements on.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def layout_of(panels: Mapping[str, "Panel"], heights: Sequence[float]) -> tuple[
 
     Parameters
     ----------
-    heights : of the panels, and of what is drawn below them
+    heights : the heights of the panels, and of the data below panels
     """
     columns, width = 1, FIGURE_WIDTH
     if {p.kind for p in panels.values()} == {"matrix"}:
@@ -157,14 +157,14 @@ def draw_all_bars(
 
 
 def title_of_matrices(figure: Figure, panels: Sequence["Panel"], notes: Mapping[str, str]) -> None:
-    """The title of a figure of matrices, with what is said of their variables."""
+    """The title of a figure of matrices, with the notes on their variables."""
     sources = dict.fromkeys(f"{panel.shares.source}" for panel in panels)
     said = dict.fromkeys(notes[panel.variable.name] for panel in panels)
     figure.title(f"probability of each value\n{'; '.join(sources)}{''.join(said)}")
 
 
 class Panel(NamedTuple):
-    """A variable, or for a matrix one of its values, and how it is drawn.
+    """A variable, or one value of a matrix variable, and how it is drawn.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class Panel(NamedTuple):
 
     @property
     def height(self) -> float:
-        """inches"""
+        """The height of the panel in inches."""
         if self.kind == "bars":
             return 2.6 + below(self.variable.labels)
         if self.kind == "heat map":
@@ -197,14 +197,14 @@ class Panel(NamedTuple):
 def panels_of(
     variables: list[tuple[PlottedVariable, Shares]], names: dict[int, str], flat: bool
 ) -> dict[str, Panel]:
-    """{name of the panel: Panel}, given the names of values; `flat` where elements have to be in one row."""
+    """{name of the panel: Panel}, given the names of values; with `flat`, elements are drawn in one row."""
     kinds = {v.name: chart_of(v, shares, flat) for v, shares in variables}
     barred = [shares.values for v, shares in variables if kinds[v.name] == "bars"]
     values = np.unique(np.concatenate(barred)) if barred else np.zeros(0, int)
     panels = {}
     for v, shares in variables:
         name, kind, p = v.name, kinds[v.name], shares.pooled
-        if kind == "bars":  # all panels share the axis of values, so that a value has one colour
+        if kind == "bars":  # All panels share the axis of values, so that each value has one colour.
             on_axis = np.zeros((v.size, len(values)))
             on_axis[:, np.searchsorted(values, shares.values)] = p
             array = xr.DataArray(on_axis, {"value": values}, [f"{name} element", "value"])
@@ -310,7 +310,7 @@ def draw_matrix(figure: Figure, name: str, panel: Panel, beside: list[Any] | Non
 
     Parameters
     ----------
-    beside : the panels that share the colour bar, if this is the one which has it
+    beside : the panels that share the colour bar, if this panel has it
     """
     rows, columns = panel.p.shape
     bar = None if beside is None else "probability"

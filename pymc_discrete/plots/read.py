@@ -1,4 +1,4 @@
-"""What the plots read from a result: variables, the names of their elements, probabilities of values."""
+"""The reader of results for plots: variables, the names of their elements, probabilities of values."""
 
 import json
 import re
@@ -27,7 +27,8 @@ GROUPS = (
 # A variable with this value or a larger one is not taken for labels: plots do not ask whether its labels
 # switch.
 MOST_LABELS = 30
-VISIBLE = 1e-3  # of summed out variables, values of a smaller probability in all elements are left out
+# Values of variables that were summed out are left out if they have a smaller probability in all elements.
+VISIBLE = 1e-3
 
 
 class PlottedVariable(NamedTuple):
@@ -38,7 +39,7 @@ class PlottedVariable(NamedTuple):
     name : str
     draws : (chain, draw, ...) DataArray of integers
     labels : the label of each element
-    axis : what the elements are called together: the names of the dimensions, or "element of NAME"
+    axis : a name for all elements together: the names of the dimensions, or "element of NAME"
     """
 
     name: str
@@ -64,8 +65,9 @@ class Shares(NamedTuple):
     ----------
     values : (V,) int, ascending
     p : (chains, elements, V) float; nan where nothing is known
-    source : where they are from, in words
-    summed : whether the variable was summed out, so that they are means of probabilities and no counts
+    source : the origin of the probabilities, in words
+    summed : whether the variable was summed out, so that `p` are means of probabilities and no shares of
+        draws
     """
 
     values: np.ndarray
@@ -121,8 +123,8 @@ def plotted_variables(
 ) -> list[PlottedVariable]:
     """The discrete variables of the posterior that are to be drawn.
 
-    By default those that the model draws where the result says which these are, as that of `pmd.sample`
-    does, or else all.
+    By default these are the variables that the model draws, if the result names them, as a result of
+    `pmd.sample` does, or else all discrete variables.
 
     Raises
     ------
@@ -185,15 +187,15 @@ def names_of_values(
 
 
 def note_on_labels(judge: Judge, name: str, named_by: Any = None) -> str:
-    """What a picture of the values of a variable is to say of its labels, in a line of the title; or nothing.
+    """A line of a plot's title that warns about a variable's labels; empty without a reason to warn.
 
-    Labels may switch so often that all elements mix and have the verdict ``ok``: shares of values are those
-    of no label all the same.
+    Labels may switch so often that all elements mix and have the verdict ``ok``: shares of values belong to
+    no single label all the same.
 
     Parameters
     ----------
     judge : Judge
-        Of the whole result, whichever elements are drawn.
+        The judge of the whole result, whichever elements are drawn.
     named_by : the dimension whose coordinates are the names of the values in the picture, if they have such
     """
     facts = judge.of(name)
@@ -211,7 +213,7 @@ def note_on_labels(judge: Judge, name: str, named_by: Any = None) -> str:
 
 
 def element_labels(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:
-    """The label of each element of draws (chain, draw, ...); that of a scalar is its name."""
+    """The label of each element of draws (chain, draw, ...); the label of a scalar is the variable's name."""
     dims = draws.dims[2:]
     if not dims:
         return [str(labeller.var_name_to_str(str(draws.name)))]
@@ -227,7 +229,7 @@ def element_labels(draws: xr.DataArray, labeller: BaseLabeller) -> list[str]:
 
 
 def axis_of(draws: xr.DataArray) -> str:
-    """What the elements of draws (chain, draw, ...) are called together."""
+    """A name for all elements of draws (chain, draw, ...) together."""
     dims = [str(d) for d in draws.dims[2:]]
     if not dims:
         return ""
@@ -236,7 +238,8 @@ def axis_of(draws: xr.DataArray) -> str:
 
 
 def shares_of_values(tree: xr.DataTree, variable: PlottedVariable) -> Shares:
-    """The probabilities of a variable's values, of the group `probabilities` or else shares of draws."""
+    """The probabilities of a variable's values, from the group `probabilities` or else the shares
+    of draws."""
     name, draws = variable.name, variable.draws
     number = f"{draws.shape[0]} × {draws.shape[1]} draws"
     if "probabilities" in tree.children and name in tree["probabilities"].data_vars:
@@ -244,7 +247,7 @@ def shares_of_values(tree: xr.DataTree, variable: PlottedVariable) -> Shares:
         p = of_values.data.reshape(of_values.shape[0], variable.size, -1)
         there = (p >= VISIBLE).any(axis=(0, 1))
         values = of_values[f"{name} value"].values.astype(int)
-        if there.any():  # false if no element was ever in a part that is summed out
+        if there.any():  # This is false if no element was ever in a part that is summed out.
             return Shares(values[there], p[..., there], f"summed out, mean over {number}", True)
     found = [counted(x) for x in batches(draws.data)]
     values = np.unique(np.concatenate([c.values for c in found])).astype(int)

@@ -1,1 +1,1 @@
-"""What any file may need: checks of arguments, names, settings, what is kept and compiled."""
+"""What any file may need: checks of arguments, names, settings, and results and programs that are kept."""

@@ -48,7 +48,9 @@ def check_not_negative(name: str, value: Any) -> None:
 
 
 def suggested(given: Any, known: Iterable[str]) -> str:
-    """Which of the `known` words a misspelt one may be, as the end of a message; else nothing."""
+    """The end of a message that names the one of the `known` words that was probably meant; "" if none is
+    similar.
+    """
     words = {word.lower(): word for word in known}
     near = get_close_matches(given.lower(), words, 1) if isinstance(given, str) else []
     return f" Did you mean {words[near[0]]!r}?" if near else ""
@@ -88,7 +90,9 @@ def check_entries(name: str, given: Any, known: Iterable[str]) -> None:
 
 
 def check_options(name: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a TypeError for the first of the `given` options that is not `known`; `name` is what has them."""
+    """Raise a TypeError for the first of the `given` options that is not `known`; `name` is the object with
+    options.
+    """
     known = tuple(known)
     for option in given:
         if option not in known and not option.startswith("_"):
@@ -102,7 +106,7 @@ DIFFERENCES = ("auto", "exact", "gradient")
 
 
 def check_way(differences: Any) -> None:
-    """Raise a ValueError for a value of `differences` that is none of `DIFFERENCES`."""
+    """Raise a ValueError unless a value of the option `differences` is one of `DIFFERENCES`."""
     check_choice("differences", differences, DIFFERENCES)
 
 

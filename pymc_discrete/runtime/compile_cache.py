@@ -1,9 +1,9 @@
 """Keeps compiled programs on disk, so that a later process loads them instead of compiling them again.
 
 This is JAX's persistent compilation cache, in a folder of the user's cache (`platformdirs`), which
-`programs_on_disk` uses too. Files that were written first are deleted where the folder exceeds `LIMIT`. The
-environment variable PYMC_DISCRETE_CACHE names another folder, or is "off". Where a cache of JAX is configured
-already, JAX uses that one.
+`programs_on_disk` uses too. The oldest files are deleted where the folder exceeds `LIMIT`. The environment
+variable PYMC_DISCRETE_CACHE names another folder, or is "off". Where a cache of JAX is configured already,
+JAX uses that cache.
 """
 
 import functools
@@ -21,10 +21,11 @@ import platformdirs
 _log = logging.getLogger("pymc.discrete")
 
 SETTING = "PYMC_DISCRETE_CACHE"
-LIMIT = 2**30  # bytes
-ENDINGS = ("-cache", "-program")  # of the names of JAX's files, and of those of `programs_on_disk`
-SHORTEST_COMPILATION = 0.1  # seconds; a program that compiles faster is not written
-DEFAULT_SHORTEST = 1.0  # JAX's own value
+LIMIT = 2**30  # the most bytes that the files in the folder may have together
+# the ends of the names of JAX's files, and of the files of `programs_on_disk`
+ENDINGS = ("-cache", "-program")
+SHORTEST_COMPILATION = 0.1  # seconds; a program that compiles in less time is not written
+DEFAULT_SHORTEST = 1.0  # JAX's own value of the same setting, in seconds
 
 
 def folder() -> Path | None:
@@ -39,7 +40,8 @@ def folder() -> Path | None:
 def processor() -> str:
     """A short name for the instruction set of this processor.
 
-    XLA compiles for those of the processor at hand, and a home folder may be shared by machines with others.
+    XLA compiles for the instructions of the processor at hand, and machines with other processors may share a
+    home folder.
     """
     described = [platform.machine(), platform.processor()]
     with suppress(OSError):
@@ -49,7 +51,7 @@ def processor() -> str:
 
 
 def usable_folder() -> Path | None:
-    """The folder for programs, if there may be any on disk."""
+    """The folder for programs, or None where no programs may be kept on disk."""
     path = folder()
     return path if path and jax.config.jax_enable_compilation_cache and is_usable(path) else None
 
@@ -89,8 +91,8 @@ def use_disk_cache() -> None:
 
 
 def open_to_others(path: Path) -> str:
-    """Why another user may write to a folder, or have written to it; nothing if none may."""
-    if not hasattr(os, "getuid"):  # on Windows a folder of the user's is the user's
+    """Why another user may write to a folder, or may have written to it; "" if no other user can."""
+    if not hasattr(os, "getuid"):  # on Windows, a folder in the user's profile is the user's own
         return ""
     status = path.stat()
     if status.st_uid != os.getuid():
@@ -99,18 +101,20 @@ def open_to_others(path: Path) -> str:
         return f"other users may write to {path}"
     for above in path.resolve().parents:
         mode = above.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:  # with this bit nobody may rename it, as in /tmp
+        # with the sticky bit, as in /tmp, no other user may rename the folder
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             return f"other users may write to {above}, and put another folder in its place"
     return ""
 
 
 def trim(path: Path, limit: int) -> None:
-    """Delete the files of a folder that were written first, until the rest has at most `limit` bytes."""
+    """Delete the oldest files of a folder, until the rest has at most `limit` bytes."""
     files = []
     for file in path.iterdir():
-        if not file.name.endswith(ENDINGS):  # XLA has a folder of its own there where there is a GPU
+        # other entries are left: where there is a GPU, XLA has a folder of its own here
+        if not file.name.endswith(ENDINGS):
             continue
-        with suppress(OSError):  # another process may delete it
+        with suppress(OSError):  # another process may delete the file meanwhile
             status = file.stat()
             files.append((status.st_mtime, status.st_size, file))
     size = sum(size for _, size, _ in files)

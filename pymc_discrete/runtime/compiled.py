@@ -10,15 +10,15 @@ from pymc_discrete.runtime.programs_on_disk import KeptOnDisk, under_name
 class CompiledMethods:
     """An object with methods that are pure functions of JAX arrays, compiled when they are first needed.
 
-    Objects are equal if they share their compiled programs. A copy shares them; one in another process has
-    none.
+    Objects are equal if they share their compiled programs. A copy shares the programs of the original; a
+    copy in another process has none.
     """
 
     def __init__(self) -> None:
         self._programs: dict[str, Callable[..., Any]] = {}
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same functions, and share their compiled programs."""
+        """Whether two objects have the same functions and share their compiled programs."""
         return isinstance(other, CompiledMethods) and self._programs is other._programs
 
     def __hash__(self) -> int:
@@ -33,15 +33,16 @@ class CompiledMethods:
         return copied
 
     def level_of(self, name: str) -> Any:
-        """How far XLA is to optimise a method, see `jitted`."""
+        """The optimisation level at which XLA compiles a method, see `jitted`."""
         return REPEATED
 
     def lasting_name(self) -> str | None:
-        """What distinguishes these functions from others in any process; None where that is unknown."""
+        """A name that tells these functions from others in every process; None where there is no
+        such name."""
         return None
 
     def compiled(self, name: str) -> Callable[..., Any]:
-        """The method of this name, compiled at the first call."""
+        """The method of the given name, compiled at its first call."""
         if name not in self._programs:
             lasting = self.lasting_name()
             level = self.level_of(name)

@@ -12,15 +12,15 @@ from pymc_discrete.runtime.waiting import watched
 _log = logging.getLogger("pymc.discrete")
 
 LOGGED_AFTER = 2.0  # seconds of compilation after which the message is logged
-# PyTensor's mode for functions that run a few times: it compiles little
+# PyTensor's mode for functions that run a few times, in which it optimises little
 QUICKLY_COMPILED = "FAST_COMPILE"
 
-# what is being compiled now, in any thread, and since when
+# what is being compiled now, in any thread, and when each compilation began
 _now: dict[object, tuple[str, float]] = {}
 
 
 def being_compiled() -> str | None:
-    """What is being compiled and for how long, in a line; None if nothing is."""
+    """A line that says what is being compiled and for how long; None if nothing is being compiled."""
     if not (now := [*_now.values()]):
         return None
     what, since = now[0]
@@ -32,7 +32,8 @@ def being_compiled() -> str | None:
 def announced(what: str, logged: threading.Event | None = None) -> Iterator[threading.Event]:
     """Note that `what` is being compiled, and log it if the `with` block takes longer than `LOGGED_AFTER`.
 
-    Gives an event, set once the line was logged. With that of an earlier block as `logged` it is not again.
+    The block gets an event that is set once the line is logged. If the event of an earlier block is passed as
+    `logged`, the line is logged only once for both blocks.
     """
     logged = logged or threading.Event()
 
@@ -55,7 +56,7 @@ def announced(what: str, logged: threading.Event | None = None) -> Iterator[thre
 
 
 def announcing(function: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """`function`, a jitted one, whose first call is announced, since that call compiles it."""
+    """The jitted `function`, whose first call is announced, since the first call compiles it."""
     compiled = False
 
     def call(*args: Any) -> Any:

@@ -1,8 +1,8 @@
 """Differences of a log density in float32, added up summand by summand.
 
 In float32 a log density of a million nats is rounded to about a tenth of a nat, too coarse for an accept or
-reject step. If each summand (`sums.all_summands`) is subtracted from its own earlier value first, those that
-do not change cancel exactly and only the changes are rounded.
+reject step. If each summand (`sums.all_summands`) is subtracted from its own earlier value first, the
+summands that do not change cancel exactly and only the changes are rounded.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 
 def floats_are_32_bit() -> bool:
-    """Whether JAX's default float is float32 at this place."""
+    """Whether JAX's default float is float32 where this is called."""
     return jnp.result_type(float) == jnp.float32
 
 
@@ -22,16 +22,16 @@ def reference(summands: Any) -> list[Any]:
 
 
 def change(summands: Any, since: list[Any]) -> Any:
-    """() nats, the sum of the summands less that of the `reference` ones, subtracted one by one."""
+    """() nats, the sum of the summands less the sum of the earlier ones in `since`, subtracted one by one."""
     pairs = zip(summands, since, strict=True)
     return sum(((jnp.asarray(now, float) - then).sum() for now, then in pairs), jnp.zeros(()))
 
 
 def relative_to_largest(values):
-    """In float32 the values at the candidates (..., k) of each element, less the largest of them.
+    """In float32, the values at the candidates (..., k) of each element less the largest of the k values.
 
-    A constant for each element does not matter where only differences are used. Without it, the rounding of
-    a sum over many elements would hide how the candidates differ.
+    A constant for each element does not matter where only differences are used. Unless the constant is
+    subtracted, the rounding of a sum over many elements hides how the candidates differ.
     """
     if not floats_are_32_bit():
         return values

@@ -17,7 +17,7 @@ def _record_fork() -> None:
     _forked_with_jax = _forked_with_jax or jax_is_running()
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
+if hasattr(os, "register_at_fork"):  # Windows cannot fork processes
     os.register_at_fork(after_in_child=_record_fork)
 
 

@@ -27,16 +27,16 @@ JAX_DEFAULTS = {
 
 @contextmanager
 def default_settings(wide: bool | None = None) -> Iterator[None]:
-    """JAX with its default settings in this thread; as a decorator, while a function runs.
+    """A context, or a decorator of a function, in which JAX has its default settings in this thread.
 
     Parameters
     ----------
     wide : bool, optional
-        Whether numbers have 64 bits; by default as JAX is set.
+        Whether numbers have 64 bits; by default JAX's own setting.
     """
     wanted = JAX_DEFAULTS if wide is None else {**JAX_DEFAULTS, "enable_x64": wide}
     changed = {name: value for name, value in wanted.items() if getattr(jax.config, "jax_" + name) != value}
-    if not changed:  # the usual case, made fast because every draw of a step comes here
+    if not changed:  # the usual case is fast, because every draw of a step calls this function
         yield
         return
     with ExitStack() as stack:
@@ -57,46 +57,47 @@ SETTINGS = (
 
 
 def settings_now() -> tuple[Any, ...]:
-    """The values of `SETTINGS` in this thread."""
+    """The values of the settings named in `SETTINGS`, in this thread."""
     return tuple(getattr(jax.config, name) for name in SETTINGS)
 
 
-# How much a program is optimised for a CPU, half of the time that XLA needs to compile it. At level 1
-# programs run as fast as at 3, XLA's default, and compile in 3/4 of the time; at level 0 they compile in half
-# of the time and run three to four times slower.
+# How far XLA optimises a program for a CPU, which takes half of the time of a compilation. At level 1
+# programs run as fast as at level 3, XLA's default, and compile in 3/4 of the time; at level 0 they compile
+# in half of the time and run three to four times slower.
 REPEATED, SELDOM = 1, 0
 LEVEL = "xla_backend_optimization_level"
-# If the constant arrays of a program have at least LARGE_TOGETHER bytes together, those with at least
-# LARGE_ARRAY bytes become arguments of the program, so that they are not compiled into it.
+# If the constant arrays of a program have at least LARGE_TOGETHER bytes together, each array with at least
+# LARGE_ARRAY bytes becomes an argument of the program, so that it is not compiled into it.
 LARGE_TOGETHER, LARGE_ARRAY = 2**24, 2**12
-# How XLA adds up on a CPU. By default it gives some sums to a library (YNNPACK) and makes others two loops;
-# that pays neither for the short sums of a log density nor for those of a million terms. Without both, LLVM
-# vectorises one loop, fused with what computes the summands. The first name is of an experimental option.
+# How XLA adds up on a CPU. By default XLA gives some sums to a library (YNNPACK) and writes others as two
+# loops. Neither pays, for the short sums of a log density and for sums of a million terms alike. Without
+# these two, LLVM vectorises one loop, fused with the computation of the summands. The first name is of an
+# experimental option.
 SUMS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_disable_hlo_passes": "tree_reduction_rewriter"}
 
 
 @functools.cache
 def sums() -> dict[str, str]:
-    """The options of `SUMS`; none where this version of XLA lacks one, or the user has set one."""
+    """The options of `SUMS`; {} where this version of XLA lacks one of them, or the user has set one."""
     if any(name in os.environ.get("XLA_FLAGS", "") for name in SUMS):
         return {}
     try:
         jax.jit(lambda: 0, compiler_options=SUMS).lower().compile()
-    except jax.errors.JaxRuntimeError:  # "No such compile option"
+    except jax.errors.JaxRuntimeError:  # XLA answers "No such compile option"
         return {}
     return SUMS
 
 
 def jitted(function: Callable, level: int = REPEATED, **options: Any) -> Any:
-    """`jax.jit`, compiled with less effort than XLA's default where that pays.
+    """`jax.jit`, on a CPU with less compilation effort than XLA's default.
 
     Parameters
     ----------
-    function : not to be called inside of another compiled function
+    function : a function that is not called inside of another compiled function
     level : `REPEATED`, or `SELDOM` for a program that runs a few times
     options : of `jax.jit`
     """
-    # a level that the user has set stays; on an accelerator XLA's own choice does
+    # A level that the user has set is kept; on an accelerator XLA keeps its own default.
     if LEVEL in os.environ.get("XLA_FLAGS", "") or jax.default_backend() != "cpu":
         return jax.jit(function, **options)
     more = sums() if level == REPEATED else {}
@@ -110,15 +111,17 @@ def lower(
     static: Mapping[str, Any] = MappingProxyType({}),
     sharding: jax.sharding.Sharding | None = None,
 ) -> tuple[jax.stages.Lowered, list[jax.Array]]:
-    """What XLA compiles of a function for arguments of some shapes, and the arrays that it takes before them.
+    """The program of a function for arguments of the given shapes, before it is compiled, and its large
+    constant arrays.
 
     The arrays of indices and bounds that a program of a million sites reads are hundreds of megabytes. As
-    constants they would stand in it in several copies while it is compiled; so these are arguments.
+    constants they would be in the program in several copies while it is compiled. So the arrays are returned,
+    and become the first argument of the program.
 
     Parameters
     ----------
-    function : what `jitted` returned, for this level
-    static : the arguments that are fixed when it is compiled
+    function : the result of `jitted` at this level
+    static : the arguments that are fixed when the function is compiled
     sharding : where the arrays are put; by default on the device that JAX uses
     """
     traced = function.trace(*args, **static)
@@ -126,7 +129,8 @@ def lower(
     sizes = [a.nbytes if isinstance(a, np.ndarray) else 0 for a in jaxpr.consts]
     if sum(sizes) < LARGE_TOGETHER:
         return traced.lower(), []
-    number: dict[Any, int] = {}  # of each different array
+    # {contents of an array: its index in `arrays`}, so that equal arrays are stored once
+    number: dict[Any, int] = {}
     arrays: list[jax.Array] = []
     place: dict[int, int] = {}
     for n, constant in enumerate(jaxpr.consts):
@@ -144,7 +148,8 @@ def lower(
     return jitted(with_arrays, level).lower(arrays, *args), arrays
 
 
-use_disk_cache()  # on import: every module that compiles something imports this one
+# The cache is turned on at import: every module that compiles something imports this module.
+use_disk_cache()
 
 
 def is_traced(tree: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers, words and arrays as bytes, of which nothing is executed when they are read."""
+"""Numbers, words and arrays written as bytes; reading the bytes executes nothing."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def encoded(value: Any) -> bytes:
-    """Dictionaries, lists, tuples, numbers, strings, bytes and arrays as bytes."""
+    """The bytes of dictionaries, lists, tuples, numbers, strings, bytes and arrays."""
     arrays: list[np.ndarray] = []
 
     def plain(a: Any) -> Any:
@@ -27,7 +27,7 @@ def encoded(value: Any) -> bytes:
 
 
 def decoded(message: bytes) -> Any:
-    """What `encoded` was given; tuples are lists."""
+    """The object that `encoded` was given, with lists in place of tuples."""
     size = int.from_bytes(message[:8], "little")
     place = 8 + size
 

@@ -14,17 +14,19 @@ _wide: ContextVar[bool | None] = ContextVar("wide", default=None)
 
 
 def width_of_models() -> bool:
-    """Whether numbers of a model have 64 bits: as in the active `model_settings`, else as floatX says."""
+    """Whether numbers of a model have 64 bits: as in the active `model_settings`, else as PyTensor's floatX
+    says.
+    """
     inside = _wide.get()
     return pytensor.config.floatX == "float64" if inside is None else inside
 
 
 @contextmanager
 def model_settings(wide: bool | None = None) -> Iterator[None]:
-    """`default_settings` with the width of models; as a decorator, while a function runs.
+    """`default_settings` with the width of a model's numbers; as a decorator, while a function runs.
 
-    A thread that is started inside does not inherit JAX's settings: it must enter this context itself, in a
-    copy of the context variables.
+    A thread that is started inside this context does not inherit JAX's settings: it must enter the context
+    itself, in a copy of the context variables.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ def model_settings(wide: bool | None = None) -> Iterator[None]:
 
 
 def refuse_another_width() -> None:
-    """Refuse to be called inside a JAX program whose numbers have another width.
+    """Raise an error inside a JAX program whose numbers have another width than the numbers of a model.
 
     Raises
     ------

@@ -9,15 +9,16 @@ import numpy as np
 # what PyMC calls the value of a transformed variable; the names of two of its transforms have underscores
 TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
-MADE = "/"  # is in all names that this package makes up; PyMC refuses it in names of variables
-MOST_LISTED = 8  # largest number of entries that a list shows
+MADE = "/"  # a character in all names that this package makes up; PyMC refuses it in names of variables
+MOST_LISTED = 8  # the largest number of names or ranges that a list shows
 
 
 def shown(names: Iterable[str | None], quoted: bool = True, what: str = "variables") -> str:
-    """The names as a list for messages, of at most `MOST_LISTED` entries, each as the user knows it.
+    """A list of the names for a message, with at most `MOST_LISTED` names or ranges, each as the user knows
+    it.
 
-    Such as `'a', 'b'`, or `z0 ... z149 (150 variables)` for many that differ only in their numbers.
-    `what` says what they are the names of.
+    The result is, for example, `'a', 'b'`, or `z0 ... z149 (150 variables)` for many names that differ only
+    in their numbers. The argument `what` is a word for the named things.
     """
     known = [part for name in names for part in str(name).split(MADE) if part or not name]
     all_names = list(dict.fromkeys(map(untransformed, known)))
@@ -28,7 +29,7 @@ def shown(names: Iterable[str | None], quoted: bool = True, what: str = "variabl
 
 
 def made_name(names: Iterable[str]) -> str:
-    """The name of what several variables become together; `shown` says which they are."""
+    """The name of one variable that several are joined into; `shown` turns it back into their names."""
     return MADE.join(names)
 
 
@@ -39,7 +40,7 @@ def untransformed(name: str) -> str:
 
 
 def grouped_by_pattern(names: Iterable[str]) -> list[list[str]]:
-    """The names in groups whose members differ only in their numbers."""
+    """The names in groups; the names in a group differ only in their numbers."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(re.sub(r"\d+", "#", name), []).append(name)
@@ -47,7 +48,7 @@ def grouped_by_pattern(names: Iterable[str]) -> list[list[str]]:
 
 
 def entries(group: list[str], quoted: bool, what: str) -> list[str]:
-    """The entries of a list for a group of names: one for each of a few names, a range for many."""
+    """The text of a group of names in a list: each of a few names, or one range of many names."""
     if len(group) < ALIKE:
         return [repr(name) if quoted else name for name in group]
     ends = sorted(group, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
@@ -78,7 +79,7 @@ def element_name(name: str, labels: Sequence[Sequence[Any]], place: Sequence[Any
 
     Parameters
     ----------
-    labels : of each axis, those of its entries
+    labels : the labels along each axis
     place : the index along each axis
     """
     if not len(place):
@@ -87,7 +88,7 @@ def element_name(name: str, labels: Sequence[Sequence[Any]], place: Sequence[Any
 
 
 def labels_in(model: Any, name: str, shape: tuple[int, ...]) -> list[Sequence[Any]]:
-    """The labels of each axis of a variable of a model: its coordinates, or numbers where it has none."""
+    """For each axis of a variable of a model its coordinates, or the indices 0, 1, ... where it has none."""
     dims = model.named_vars_to_dims.get(name) or (None,) * len(shape)
     if len(dims) != len(shape):
         return [range(n) for n in shape]
@@ -96,7 +97,9 @@ def labels_in(model: Any, name: str, shape: tuple[int, ...]) -> list[Sequence[An
 
 
 def element_of(model: Any, value: str, shape: tuple[int, ...], i: int | None) -> str:
-    """The name of an element of a value variable of a model, with the flat index i; None is the whole."""
+    """The name of the element with flat index i of a value variable of a model; with None, of the whole
+    variable.
+    """
     name = next((str(rv.name) for rv, v in model.rvs_to_values.items() if v.name == value), value)
     if i is None or not shape:
         return name

@@ -1,7 +1,7 @@
 """Compiled programs on disk, under names that are known before the programs are traced.
 
-JAX's own cache finds a program by its text, and to trace and lower a program for that takes longer than to
-load what was compiled of it. Here a name says what the program is made of, see `Program.lasting_name`.
+JAX's own cache finds a program by its text. To trace and lower a program for its text takes longer than to
+load the compiled program. Here a name says what the program is made of, see `Program.lasting_name`.
 """
 
 import functools
@@ -31,20 +31,20 @@ _log = logging.getLogger("pymc.discrete")
 
 PACKAGE = str(Path(__file__).parents[1])
 LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor")
-# what a file begins with; then the checksum of the rest
+# the first bytes of a file, before the checksum of the rest
 HEADER = b"pymc-discrete program 1\n"
-CHECKSUM = 32  # bytes
+CHECKSUM = 32  # the number of bytes of the checksum
 # An option of XLA (how many threads share a compilation) with a value that nobody else uses: a program that
 # is compiled with it is not found in JAX's own cache.
 OTHERWISE = {"xla_cpu_parallel_codegen_split_count": 31}
-LAPACK = "lapack_"  # the names of LAPACK's functions begin so in a program
+LAPACK = "lapack_"  # the beginning of the names of LAPACK's functions in a program
 
 
 @functools.cache
 def environment() -> tuple[str, ...]:
     """What a program is compiled with: versions of libraries, this package's files, flags of XLA.
 
-    The files count because a developer changes them without another version.
+    The files are included because a developer changes them without changing the version.
     """
     found = [platform.python_version(), os.environ.get("XLA_FLAGS", "")]
     for name in LIBRARIES:
@@ -54,9 +54,9 @@ def environment() -> tuple[str, ...]:
 
 
 def files_of(folder: str) -> Iterator[str]:
-    """The files of Python in a folder and all below it, with their sizes and times.
+    """The Python files in a folder and in all folders below it, with their sizes and times of change.
 
-    By `os.scandir`, since `Path.rglob` takes ten times as long.
+    This uses `os.scandir`, since `Path.rglob` takes ten times as long.
     """
     for entry in os.scandir(folder):
         if entry.is_dir():
@@ -67,7 +67,8 @@ def files_of(folder: str) -> Iterator[str]:
 
 
 class OfCache(threading.local):
-    """How often JAX has looked into its own cache for a program, in this thread, and has found it."""
+    """How often JAX has looked for a program in its own cache in this thread, and how often it has
+    found one."""
 
     looked, found = 0, 0
 
@@ -76,7 +77,7 @@ _of_cache = OfCache()
 
 
 def count(event: str, **_: Any) -> None:
-    """Count what JAX says that it does."""
+    """Count the events in which JAX looks into its cache, and those in which it finds a program."""
     _of_cache.looked += event == "/jax/compilation_cache/compile_requests_use_cache"
     _of_cache.found += event == "/jax/compilation_cache/cache_hits"
 
@@ -85,9 +86,11 @@ jax.monitoring.register_event_listener(count)
 
 
 def under_name(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
-    """A function under a name of its own, by which JAX's cache tells it from others that compute the same.
+    """The function under a name of its own, by which JAX's cache tells it from functions that compute the
+    same.
 
-    So it is compiled anew, and can be written here, where JAX's cache has the program of another version.
+    JAX's cache may have the same program from another version. Under another name the program is compiled
+    again, so that it can be written here.
     """
     if name is None:
         return function
@@ -103,9 +106,11 @@ def under_name(function: Callable[..., Any], name: str | None) -> Callable[..., 
 def compiled(
     lowered: jax.stages.Lowered, options: dict[str, Any] | None = None
 ) -> tuple[jax.stages.Compiled, bool]:
-    """A program, and whether it is known that it was compiled now, and not found in JAX's own cache.
+    """A compiled program, and whether it is certain that it was compiled now and not found in JAX's own
+    cache.
 
-    It is not known where JAX has a cache and says nothing of it, as after all its listeners were dropped.
+    It is uncertain where JAX has a cache and reports nothing about it, as after all of its listeners were
+    removed.
     """
     looked, found = _of_cache.looked, _of_cache.found
     result = lowered.compile(options)
@@ -114,7 +119,7 @@ def compiled(
 
 
 def libraries_called(lowered: jax.stages.Lowered) -> set[str]:
-    """The names of functions outside of XLA that a program calls."""
+    """The names of the functions outside of XLA that a program calls."""
     found = set()
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
@@ -127,12 +132,13 @@ def libraries_called(lowered: jax.stages.Lowered) -> set[str]:
 
 
 class KeptOnDisk:
-    """A function that JAX compiles, whose programs are on disk: one for each shape of its arguments.
+    """A function that JAX compiles, with its programs on disk: one program for each shape of its arguments.
 
     Parameters
     ----------
-    function : what `jax.jit` returns
-    name : what distinguishes it from all others in any process, but for `settings_now`
+    function : a result of `jax.jit`
+    name : a name that tells the function from all others in every process, up to the settings in
+        `settings_now`
     level : as in `jitted`
     """
 
@@ -164,18 +170,18 @@ class KeptOnDisk:
 
 
 def name_of(name: str, arguments: str) -> str:
-    """The name of a function's program for arguments of some shapes."""
+    """The name of the function's program for arguments of the given shapes."""
     return checksum_of(f"{name} {arguments}".encode()).hex()[:CHECKSUM]
 
 
 def program_file(name: str) -> Path | None:
-    """The file for the program of a name; None if no programs are kept on disk."""
+    """The file of the program with the given name; None if no programs are kept on disk."""
     folder = usable_folder()
     return folder and folder / f"{name}{ENDINGS[1]}"
 
 
 def read(name: str) -> bytes | None:
-    """What `write` has written for a name; None where there is nothing, or it is damaged."""
+    """The bytes that `write` has written for a name; None where there are none, or the file is damaged."""
     path = program_file(name)
     if path is None:
         return None
@@ -192,32 +198,32 @@ def read(name: str) -> bytes | None:
 
 
 def load(name: str, kept: bytes, devices: Sequence[jax.Device]) -> Callable | None:
-    """The compiled program of what `read` gave; None where it cannot be used.
+    """The compiled program in the bytes that `read` returned; None where it cannot be used.
 
     Parameters
     ----------
-    devices : those that it was compiled for
+    devices : the devices that the program was compiled for
     """
     try:
         of, calls, executable, inputs, outputs = pickle.loads(kept)
         if of == name:
-            if calls:  # JAX finds LAPACK's functions when it lowers a call of one
+            if calls:  # JAX registers LAPACK's functions only when it lowers a call of one of them.
                 jax.jit(jax.lax.linalg.cholesky).lower(np.eye(1))
             return deserialize_and_load(executable, inputs, outputs, execution_devices=devices)
-    except Exception as error:  # JAX says nothing of what may go wrong
+    except Exception as error:  # JAX does not document which errors this may raise
         _log.debug(f"The program {name} on disk cannot be used, and is made anew: {error!r}")
     return None
 
 
 def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, anew: bool) -> None:
-    """Keep a compiled program under a name, where programs are kept and this one can be.
+    """Keep a compiled program on disk under a name, where programs are kept and this program can be kept.
 
-    One that calls a function of Python, or of a library other than LAPACK, would crash another process.
+    A program that calls a function of Python, or of a library other than LAPACK, would crash another process.
 
     Parameters
     ----------
-    anew : whether it was compiled in this process. What JAX has found in its cache cannot be written, since
-        XLA leaves out functions of it: it is compiled once more.
+    anew : whether the program was compiled in this process. A program that JAX has found in its cache cannot
+        be written, since XLA leaves out some of its functions: it is compiled once more.
     """
     path = program_file(name)
     if path is None:
@@ -232,12 +238,12 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
         if not anew:
             return
         kept = pickle.dumps((name, calls, *serialize(program)))
-        # renamed at the end, so that another process finds the whole file or none
+        # The file is renamed at the end, so that another process finds the whole file or none.
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             new = file.name
             file.write(HEADER + checksum_of(kept) + kept)
         os.replace(new, path)
-    except Exception as error:  # a full disk, or a program that cannot be written
+    except Exception as error:  # the disk may be full, or the program may be one that cannot be written
         _log.debug(f"The program {name} is not kept on disk: {error!r}")
         if new is not None:
             with suppress(OSError):

@@ -24,17 +24,18 @@ from pymc_discrete.runtime.checks import suggested
 from pymc_discrete.runtime.compiling import being_compiled
 from pymc_discrete.runtime.waiting import watched
 
-# what `pm.sample` takes for progressbar= beside True and False; there is one bar here, and all show it
+# the values besides True and False that `pm.sample` accepts for progressbar=; here all of them show the same
+# bar
 PROGRESS_BARS = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
-# The first TEXT_COLUMNS columns of the terminal are kept for the text. The bar is drawn in those that are
-# left, BAR_COLUMNS at most, and is left out where there are none.
+# The first TEXT_COLUMNS columns of the terminal are kept for the text. The bar takes at most BAR_COLUMNS of
+# the other columns, and is left out where there are none.
 TEXT_COLUMNS, BAR_COLUMNS = 90, 40
-# how the bar stands in the page of a notebook
+# the HTML in which a notebook shows the bar
 HTML = '<pre style="white-space: pre; overflow-x: auto; line-height: normal">{code}</pre>'
 
 
 def check_bar(progressbar: Any) -> None:
-    """Raise a ValueError unless `progressbar` is what `pm.sample` takes for it."""
+    """Raise a ValueError unless `progressbar` is a value that `pm.sample` accepts for this argument."""
     if isinstance(progressbar, bool | np.bool_) or (
         isinstance(progressbar, str) and progressbar in PROGRESS_BARS
     ):
@@ -46,27 +47,27 @@ def check_bar(progressbar: Any) -> None:
 
 
 class Doing(ProgressColumn):
-    """What is being compiled, with the seconds, or else the text of the task; cut where it is too long."""
+    """A column with what is being compiled and for how many seconds, or else with the text of the task."""
 
     def render(self, task: Task) -> Text:
         return Text(being_compiled() or task.fields["text"], no_wrap=True, overflow="ellipsis")
 
 
 def on_paper(width: int) -> Console:
-    """A console whose text is kept and shown nowhere."""
+    """A console that keeps its text and shows it nowhere."""
     return Console(
         file=io.StringIO(), force_jupyter=False, record=True, width=width, theme=default_progress_theme
     )
 
 
 class InNotebook(Live):
-    """What shows a bar in a notebook: one output that is replaced, and saved as it was last.
+    """Shows a bar in a notebook: one output, which is replaced at each change and saved in its last form.
 
     Rich shows a bar as a widget, which needs another package and is empty in a saved notebook.
 
     Parameters
     ----------
-    bar : the bar, whose console is nothing but paper
+    bar : the bar, whose console is a result of `on_paper`
     """
 
     def __init__(self, bar: RichProgress):
@@ -77,11 +78,11 @@ class InNotebook(Live):
             redirect_stderr=False,
             get_renderable=bar.get_renderable,
         )
-        self._display: Any = None  # the handle of the output
+        self._display: Any = None  # the handle by which the output is replaced
         self._text = ""
 
     def refresh(self) -> None:
-        """Show the bar as it is, unless it shows that already."""
+        """Show the bar in its present form, unless the output shows it already."""
         with self._lock:
             paper = on_paper(self.console.width)
             paper.print(self.get_renderable())
@@ -102,15 +103,15 @@ class InNotebook(Live):
 class Progress:
     """A bar with the draws done, draws per second, divergences and acceptance of all chains.
 
-    Where it is not shown, or goes to a file, the log says now and then how far the chains are.
+    Where the bar is not shown, or goes to a file, the log says now and then how far the chains are.
 
     Parameters
     ----------
     total : draws of a chain, tuning included
     chains : number of chains
     shown : whether to show the bar
-    unit : what `chains` counts
-    work : what `total` counts
+    unit : the word for what `chains` counts
+    work : the word for what `total` counts
     """
 
     def __init__(self, total: int, chains: int, shown: bool, unit: str = "chain", work: str = "draws"):
@@ -154,13 +155,13 @@ class Progress:
         self._bar.stop()
 
     def _line(self) -> str:
-        """What the log says of the run."""
+        """The line of the log that says how far the run is."""
         task = self._bar.tasks[0]
         done = f"{task.completed:,.0f} of {self.total:,} {self.work}"
         return f"{done} of {task.description}, {task.fields['text']}"
 
     def reach(self, done: float, text: str) -> None:
-        """Show that so much of the `total` is done, and a text."""
+        """Show that `done` of the `total` steps are done, with a text."""
         self._bar.update(self._task, completed=done, text=text, refresh=True)
 
     def resumed(self, draws: int) -> None:
@@ -168,7 +169,7 @@ class Progress:
         self._bar.update(self._task, advance=draws, text="from the checkpoint", refresh=True)
 
     def advance(self, draws: int, seconds: float, stats: dict[str, Any], tuning: bool) -> None:
-        """Show that every chain has made `draws` more in `seconds`, with the means of their `stats`."""
+        """Show that every chain has made `draws` more draws in `seconds`, with the means of their `stats`."""
         if "diverging" in stats and not tuning:
             self.divergences += int(stats["diverging"].sum())
         text = [
@@ -184,5 +185,5 @@ class Progress:
         self.show(draws, ", ".join(text))
 
     def show(self, steps: int, text: str) -> None:
-        """Show that `steps` more of the total are done, with a text."""
+        """Show that `steps` more of the `total` steps are done, with a text."""
         self._bar.update(self._task, advance=steps, text=text, refresh=True)

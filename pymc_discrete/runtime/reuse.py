@@ -1,4 +1,4 @@
-"""Keeps what was analysed and compiled, to use it again for the same work: a dictionary of bounded size."""
+"""A dictionary of bounded size in the memory of a process, for analysed graphs and compiled programs."""
 
 import gc
 import threading
@@ -6,16 +6,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
-MODELS = 32  # number of log densities that are kept, as they were analysed
-PROGRAMS = 16  # number of compiled samplers that are kept
+MODELS = 32  # the number of analysed log densities that are kept
+PROGRAMS = 16  # the number of compiled samplers that are kept
 
 
 class Kept[T]:
-    """What was made for the latest keys.
+    """The latest keys, each with the object that was made for it.
 
     Parameters
     ----------
-    most : the number of keys; beyond it, what was not used for the longest time is dropped
+    most : the largest number of keys; the key that was not used for the longest time is dropped first
     """
 
     def __init__(self, most: int):
@@ -24,13 +24,14 @@ class Kept[T]:
         _all.append(self)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made for a key; if there is nothing, it is made now."""
+        """The object that was made for a key; if there is none, it is made now."""
         with self._lock:
             if key in self._things:
                 self._things.move_to_end(key)
                 return self._things[key]
         with collection_paused():
-            made = make()  # without the lock: it takes long, and may itself ask for another key
+            # The object is made without the lock held: this takes long, and may itself ask for another key.
+            made = make()
         with self._lock:
             self._things[key] = made
             while len(self._things) > self.most:
@@ -38,7 +39,7 @@ class Kept[T]:
         return made
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all keys."""
         with self._lock:
             self._things.clear()
 
@@ -47,7 +48,7 @@ _all: list[Kept] = []
 
 
 def forget() -> None:
-    """Drop all that is kept in this process."""
+    """Drop everything that is kept in this process."""
     for kept in _all:
         kept.clear()
 
@@ -57,7 +58,8 @@ def collection_paused() -> Iterator[None]:
     """A context, or a decorator, without garbage collection.
 
     Graphs are analysed and traced by making many small objects, few of which become garbage. Python's
-    collector would look through all of them again and again, a sixth of the time until the first draw.
+    collector would look through all of these objects again and again, which takes a sixth of the time until
+    the first draw.
     """
     collects = gc.isenabled()
     gc.disable()

@@ -13,7 +13,8 @@ def seed_of(random_seed: Any) -> int | None:
     if random_seed is None:
         return None
     if isinstance(random_seed, int | np.integer) and 0 <= random_seed < 2**31:
-        return int(random_seed)  # unchanged, so that the seed stored in the result reproduces the draws
+        # an integer is unchanged, so that the seed stored in the result reproduces the draws
+        return int(random_seed)
     try:
         return int(get_random_generator(random_seed).integers(2**31))
     except (TypeError, ValueError) as error:

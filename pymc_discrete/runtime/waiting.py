@@ -1,4 +1,4 @@
-"""Says in the log what is going on, wherever nothing was logged for a while."""
+"""Says in the log what is going on, whenever nothing was logged for a while."""
 
 import logging
 import os
@@ -9,18 +9,19 @@ from contextlib import contextmanager
 
 _log = logging.getLogger("pymc.discrete")
 
-FIRST = 5.0  # seconds without a line in the log, after which what is going on is named
-NEXT = 10.0  # seconds between its later lines
+FIRST = 5.0  # after this many seconds without a line in the log, a line says what is going on
+NEXT = 10.0  # the seconds between further lines about the same work
 
 
 class Phase:
-    """Something that may take long.
+    """Work that may take long.
 
     Attributes
     ----------
-    what : what it is, or a function that says so; None if it shows elsewhere how far it is
-    since : when it began
-    named : whether the log has named it
+    what : the name of the work, or a function that returns it; None if a progress bar shows how far the work
+        is
+    since : the time at which the work began
+    named : whether a line of the log has named the work
     """
 
     def __init__(self, what: str | Callable[[], str] | None):
@@ -32,18 +33,18 @@ class Phase:
         return f"{what}: {time.perf_counter() - self.since:.0f} s so far."
 
 
-_phases: list[Phase] = []  # those that are going on, in all threads, in the order of their begin
+_phases: list[Phase] = []  # all work that is going on, in all threads, in the order in which it began
 _ended = threading.Condition()
 _thread: threading.Thread | None = None
-_logged = 0.0  # when the last line was logged
+_logged = 0.0  # the time of the last line in the log
 
 
 @contextmanager
 def watched(what: str | Callable[[], str] | None) -> Iterator[None]:
     """Name `what` in the log while the `with` block goes on and nothing else is logged.
 
-    Of blocks within each other the innermost one is named. In one with None, which has a bar that shows how
-    far it is, nothing is.
+    Of blocks within each other, the innermost block is named. While a block with None is active, whose
+    progress is shown by a bar, nothing is named.
     """
     global _thread
     phase = Phase(what)
@@ -56,18 +57,19 @@ def watched(what: str | Callable[[], str] | None) -> Iterator[None]:
         yield
     finally:
         with _ended:
-            _phases[:] = [p for p in _phases if p is not phase]  # a fork in the meantime has emptied the list
+            # the list is already empty if the process was forked in the meantime
+            _phases[:] = [p for p in _phases if p is not phase]
             over = None if _phases else _thread
             if over:
                 _thread = None
                 _ended.notify_all()
-        # a process that is forked next must have no other thread
+        # a process that is forked after this must have no other thread
         if over and over is not threading.current_thread():
             over.join()
 
 
 def _watch() -> None:
-    """Log what goes on, until nothing does."""
+    """Log what is going on, until nothing is."""
     global _logged
     me = threading.current_thread()
     while True:
@@ -97,11 +99,11 @@ _log.addFilter(_note)
 
 
 def _after_fork() -> None:
-    """A forked process has none of the threads."""
+    """Forget the threads of the parent in a forked process, which has none of them."""
     global _ended, _thread
     _phases.clear()
     _ended, _thread = threading.Condition(), None
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
+if hasattr(os, "register_at_fork"):  # Windows cannot fork processes
     os.register_at_fork(after_in_child=_after_fork)

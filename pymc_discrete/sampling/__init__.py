@@ -1,1 +1,1 @@
-"""pmd.sample: the engine, driven for all chains at once."""
+"""pmd.sample, which drives the engine for all chains at once."""

@@ -45,9 +45,9 @@ def steps_of(
     Parameters
     ----------
     step : None, a step, or a list of steps
-    point : {value variable: array}, which tells the shapes of the variables
+    point : {value variable: array}, a point that gives the shapes of the variables
     collapse : as in `sample`
-    fixed : value variables that nothing moves
+    fixed : value variables that no step moves
     """
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
     given, flat = given_and_flat(step)
@@ -62,8 +62,8 @@ def steps_of(
     refuse_two_steps(flat)
     of = Division.of(DescribedModel(model, point), flat, fixed)
     collapsed = summed_by(of, flat, collapse)
-    # A step has logged what it sums out when it was made, and the automatic choice logs what it takes. So
-    # only what the user asked for by `collapse` is logged here.
+    # A step has logged the variables that it sums out when it was made, and the automatic choice logs the
+    # variables that it takes. So only the variables that the user asked for by `collapse` are logged here.
     chosen = isinstance(collapse, str)
     if not chosen and collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
         _log.info(line)
@@ -83,18 +83,18 @@ def given_and_flat(step: Any) -> tuple[list[Any], list[Any]]:
 
 
 def steps_on(moved: pm.Model, model: pm.Model, step: Any) -> list[Any]:
-    """The steps that a user gives for a model, for the tempered one that is made of it.
+    """The user's steps for a model, made anew for the tempered model that is made from it.
 
     Parameters
     ----------
-    moved, model : the tempered model, and that of the user
+    moved, model : the tempered model, and the user's model
     step : as in `steps_of`
 
     Raises
     ------
     TypeError, ValueError
-        For what is no step of this package, a step of another model, and one of the user's own, which cannot
-        know of the power of the likelihood.
+        For an object that is no step of this package, for a step of another model, and for a step of the
+        user's own, which cannot know the power of the likelihood.
     """
     given, flat = given_and_flat(step)
     for s in given:
@@ -166,7 +166,7 @@ def refuse_other_model(step: Any, model: pm.Model) -> None:
 
 
 def refuse_two_steps(steps: Sequence[Any]) -> None:
-    """Refuse a variable that two steps move, where neither leaves it to another."""
+    """Refuse a variable that two steps move, if neither shares it with the other."""
     unshared = [name for s in steps if not shares_variables(s) for name in s.own_variables]
     twice = sorted({n for n in unshared if unshared.count(n) > 1})
     if twice:
@@ -178,7 +178,7 @@ def refuse_two_steps(steps: Sequence[Any]) -> None:
 
 # ---------------------------------------------------------------- variables that have no step
 class Division(NamedTuple):
-    """The variables of a model that no step moves, or only one that needs another step beside it.
+    """The variables of a model that no step moves, or only a step that needs another one beside it.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class Division(NamedTuple):
     vectors : discrete variables without a step whose elements change only together: they are summed out only
         where the user names them
     lent : discrete variables that only a flow's step moves, which needs another step beside it
-    moved : continuous variables that no step moves, and NUTS does
+    moved : continuous variables that no step moves, and NUTS moves
     """
 
     described: DescribedModel
@@ -198,7 +198,7 @@ class Division(NamedTuple):
 
     @classmethod
     def of(cls, described: DescribedModel, steps: Sequence[Any], fixed: Sequence[str]) -> "Division":
-        """What some steps leave; nothing moves the variables that are `fixed`."""
+        """The variables that some steps leave; nothing moves the variables that are `fixed`."""
         assigned = {name for s in steps for name in s.own_variables}
         unshared = {name for s in steps if not shares_variables(s) for name in s.own_variables}
         discrete = described.discrete
@@ -213,7 +213,7 @@ class Division(NamedTuple):
         )
 
     def without(self, names: Collection[str]) -> "Division":
-        """The same without some discrete variables."""
+        """The same division without some discrete variables."""
         left, vectors, lent = (
             [name for name in group if name not in names] for group in (self.left, self.vectors, self.lent)
         )
@@ -221,14 +221,16 @@ class Division(NamedTuple):
 
 
 def integrates(steps: Sequence[Any]) -> bool:
-    """Whether one of some steps integrates coefficients out."""
+    """Whether one of the steps integrates coefficients out."""
     return any(isinstance(s, DiscreteStep) and s.integrated for s in steps)
 
 
 def summed_by(of: Division, steps: Sequence[Any], collapse: Any) -> Collapsed | None:
-    """What is summed out, as `collapse` says. The package chooses where that is "auto"."""
+    """The variables that are summed out by the argument `collapse`; if it is "auto", the package chooses
+    them.
+    """
     if isinstance(collapse, str):
-        # what is integrated out is drawn by its step, before anything else may move
+        # variables that are integrated out are drawn by their step before anything else may move
         free = of.left and of.moved and not integrates(steps)
         return choice.variables_to_sum_out(of.described, of.left, of.moved) if free else None
     named = of.left if collapse is True else [*of.left, *of.vectors, *of.lent]
@@ -241,11 +243,11 @@ def steps_of_the_rest(
     collapsed: Collapsed | None,
     chosen: bool,
 ) -> list[Any]:
-    """The steps of the discrete variables that have none and are not summed out.
+    """The steps for the discrete variables that have no step and are not summed out.
 
     Parameters
     ----------
-    chosen : whether the package has chosen what is summed out
+    chosen : whether the package has chosen the variables that are summed out
     """
     options: dict[str, Any] = {"initial_point": of.described.point}
     if not collapsed and not of.vectors and not integrates(steps):
@@ -258,15 +260,15 @@ def steps_of_the_rest(
 
 
 def shares_variables(step: JaxStep | CustomStep | NutsInJax) -> bool:
-    """Whether another step may move the variables of this one, too."""
+    """Whether another step may also move the variables of this step."""
     return isinstance(step, DiscreteStep) and step.shared
 
 
 def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | CustomStep]]:
-    """What `pmd.sample` makes of steps for `pm.sample`: its argument `collapse`, and the other steps.
+    """Steps for `pm.sample`, translated for `pmd.sample`: its argument `collapse`, and the other steps.
 
-    A `CollapsedNUTS` becomes variables that are added to `collapse`, an `IntegratedNUTS` the step of its
-    discrete variables. Their continuous variables are left to the NUTS of the compiled chain.
+    A `CollapsedNUTS` becomes variables that are added to `collapse`, and an `IntegratedNUTS` becomes the step
+    of its discrete variables. Their continuous variables are left to the NUTS of the compiled chain.
     """
     names: list[str] = []
     steps: list[JaxStep | CustomStep] = []
@@ -286,11 +288,12 @@ def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | Custom
 
 
 def collapsed_by_name(model: pm.Model, names: list[str], moved: list[str], collapse: Any) -> Collapsed | None:
-    """The discrete variables to sum out, or None if there are none.
+    """The sums over discrete variables that are named in `collapse`; None if there are none.
 
     Parameters
     ----------
-    names : discrete variables that no step moves, or only a flow's step, which needs another one beside it
+    names : discrete variables that no step moves, or only the step of a flow, which needs another step beside
+        it
     moved : continuous variables that NUTS moves
     collapse : as in `sample`
     """

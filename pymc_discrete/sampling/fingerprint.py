@@ -27,12 +27,13 @@ def starts_fingerprint(model: pm.Model, initvals: Any) -> str:
 
 
 def checksum(what: str, thing: Any) -> str:
-    """A checksum of a thing with all that it holds, the same in every process.
+    """A checksum of an object with all that it holds, the same in every process.
 
     Raises
     ------
     CheckpointError
-        If it holds what cannot be compared; `what` names it in the message.
+        If the object holds something that cannot be compared between processes; `what` is its name in the
+        message.
     """
     try:
         return lasting_key(thing)

@@ -1,4 +1,4 @@
-"""A lock on a checkpoint, which the operating system takes back from a process that has died."""
+"""A lock on a checkpoint, which the operating system releases when a process dies."""
 
 import json
 import logging
@@ -15,17 +15,18 @@ from pymc_discrete.engine.storage import CheckpointError, is_complete, make_fold
 
 try:
     import fcntl
-except ImportError:  # on Windows
+except ImportError:  # this import fails on Windows
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
 _log = logging.getLogger("pymc.discrete")
 
-BEYOND_THE_END = 2**30  # Windows locks bytes, which nobody else can read then: one beyond the end of the file
+# Windows locks bytes, which others cannot read then, so a byte beyond the end of the file is locked
+BEYOND_THE_END = 2**30
 
 
 class Busy(Exception):
-    """A file is locked by another process, or by another call in this one."""
+    """The error for a file that is locked by another process, or by another call in this process."""
 
 
 def folder_held(folder: str | os.PathLike[str]) -> AbstractContextManager[None]:
@@ -42,13 +43,13 @@ def holding(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: Fal
     Parameters
     ----------
     file : the file that is locked, which is deleted at the end
-    checkpoint : what the user calls the checkpoint
-    done : whether a checkpoint that another process holds is complete, and only read from now on
+    checkpoint : the name of the checkpoint for the user
+    done : whether a checkpoint that another process has locked is complete and will only be read
 
     Raises
     ------
     CheckpointError
-        If another process, or another call in this one, holds it.
+        If another process, or another call in this process, holds the checkpoint.
     """
     try:
         opened = opened_and_locked(file)
@@ -59,7 +60,7 @@ def holding(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: Fal
                 "ends, or give another checkpoint."
             ) from None
         opened = None
-    except OSError as error:  # a file system without locks, or one that cannot be written to
+    except OSError as error:  # the file system may have no locks, or may not allow writing
         _log.debug(f"{file} cannot be locked: {error}")
         opened = None
     if opened is None:
@@ -68,7 +69,8 @@ def holding(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: Fal
     try:
         yield
     finally:
-        with suppress(OSError):  # before the lock is given back: later it may be that of another process
+        # the file is deleted before the lock is released: later it may be locked by another process
+        with suppress(OSError):
             file.unlink()
         opened.close()
 
@@ -83,7 +85,7 @@ def opened_and_locked(file: Path) -> IO[str]:
             opened.close()
             raise
         with suppress(OSError):
-            # whoever held it may have deleted it between the two lines
+            # another process may have deleted the file between the two lines above
             if os.path.samestat(os.fstat(opened.fileno()), file.stat()):
                 opened.truncate(0)
                 since = datetime.now().astimezone().isoformat(" ", "seconds")
@@ -110,7 +112,7 @@ def lock(opened: IO[str]) -> None:
 
 
 def holder(file: Path) -> str:
-    """Who holds a lock, as far as the file says it."""
+    """The process that holds a lock, as written in the file."""
     try:
         by = json.loads(file.read_text())
         ours = by["process"] == os.getpid() and by["host"] == platform.node()

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `sample`, and what replaces arguments of `pm.sample` that it does not have."""
+"""Checks of the arguments of `sample`, and hints for arguments of `pm.sample` that it does not have."""
 
 import inspect
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pymc_discrete.runtime.progress import check_bar
 
 DTYPES = ("float64", "float32")
 
-# arguments of `pm.sample` that `pmd.sample` does not have: what to do instead
+# {argument of `pm.sample` that `pmd.sample` does not have: what to do instead}
 SAID_INSTEAD = {
     "cores": "All chains run in one program, on every core or device; choose devices with devices=.",
     "mp_ctx": "There are no worker processes; leave it out.",
@@ -35,7 +35,7 @@ SAID_INSTEAD = {
     "compile_kwargs": "The model is compiled by JAX; leave it out.",
 }
 
-# names of arguments in Stan, JAGS, NIMBLE and NumPyro, and the argument of `pmd.sample` that means the same
+# {name of an argument in Stan, JAGS, NIMBLE or NumPyro: the argument of `pmd.sample` that means the same}
 CALLED = {
     **dict.fromkeys(["iter", "iter_sampling", "n_iter", "num_samples", "n_samples"], "draws"),
     **dict.fromkeys(["burn", "burnin", "n_burnin", "warmup", "iter_warmup", "num_warmup"], "tune"),
@@ -106,7 +106,7 @@ def check_arguments(
 
 
 def check_superchains(superchains: int | None, chains: int) -> int:
-    """The number of points at which chains start: one for each superchain, or for each chain."""
+    """The number of points at which chains start: one for each superchain, or one for each chain."""
     if superchains is None:
         return chains
     check_count("superchains", superchains, 2)
@@ -119,7 +119,7 @@ def check_superchains(superchains: int | None, chains: int) -> int:
 
 
 def check_collapse(collapse: Any, dtype: str, model: pm.Model) -> Any:
-    """`collapse`; refuse all but "auto", a switch or names, and names with 32 bits."""
+    """The argument `collapse`, checked: "auto", a switch or names, and no names with 32-bit numbers."""
     if isinstance(collapse, str) and collapse != "auto":
         known = [str(v.name) for v in model.discrete_value_vars]
         named = [collapse] if collapse in known else known[:1]
@@ -139,7 +139,7 @@ def check_collapse(collapse: Any, dtype: str, model: pm.Model) -> Any:
 
 
 def collapse_by_names(collapse: Any) -> Any:
-    """`collapse` with the names of variables in place of the variables."""
+    """The argument `collapse` with the names of variables in place of the variables."""
     return [getattr(v, "name", v) for v in collapse] if isinstance(collapse, list | tuple) else collapse
 
 
@@ -158,7 +158,7 @@ def check_tempered(dtype: str, nuts: dict[str, Any]) -> None:
 
 
 def check_names(model: pm.Model, var_names: Any) -> None:
-    """Refuse `var_names` that are no list of variables of the model."""
+    """Refuse `var_names` unless it is a list of variables of the model."""
     if var_names is None:
         return
     if isinstance(var_names, str) or not isinstance(var_names, Sequence):

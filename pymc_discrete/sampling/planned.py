@@ -1,4 +1,4 @@
-"""What a call of `pmd.sample` is to do, decided before anything is compiled."""
+"""The plan of a call of `pmd.sample`, made before anything is compiled."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,20 +23,21 @@ from pymc_discrete.tempering.tempered import BETA, check_proper
 
 
 class PlannedRun(NamedTuple):
-    """What a call of `pmd.sample` does: which model it samples, by which blocks, and what it records.
+    """The plan of a call of `pmd.sample`: the model that it samples, the blocks that move, the recorded
+    variables.
 
     Attributes
     ----------
     model : the user's model
-    moved : the model that is sampled, tempered where that is asked for
-    still : variables of `moved` that nothing moves
-    drawn : the sums by which variables of `model` are drawn that were summed out of `moved`, or None
-    point : {value variable: array}, where both models start by themselves
+    moved : the model that is sampled, which is tempered if the user asks for it
+    still : variables of `moved` that no block moves
+    drawn : the sums by which variables of `model` that were summed out of `moved` are drawn, or None
+    point : {value variable: array}, the default start of both models
     steps : the steps of the variables
-    blocks, packing : of a chain, as `blocks_of` gives them
-    ladder : the replicas of a chain, None where nothing is tempered
-    likelihood : as `log_likelihood_of` gives it
-    outputs : what is recorded of each draw
+    blocks, packing : the result of `blocks_of` for a chain
+    ladder : the replicas of a chain, None without tempering
+    likelihood : the result of `log_likelihood_of`
+    outputs : the variables that are recorded in each draw
     counted : the variables of which only counts of values are recorded
     """
 
@@ -68,7 +69,7 @@ class PlannedRun(NamedTuple):
     ) -> "PlannedRun":
         """Plan a call of `sample` from its arguments, and log how each variable is moved.
 
-        `replicas` is as `replicas_of` gives them.
+        The argument `replicas` is a result of `replicas_of`.
         """
         moved, still, drawn = model, list[str](), None
         if replicas is not None:
@@ -93,12 +94,12 @@ class PlannedRun(NamedTuple):
     def starts(
         self, initvals: Any, points: int, seed: np.random.SeedSequence, with_gradient: bool
     ) -> list[dict[str, np.ndarray]]:
-        """Starting points, as `engine.starts.starts` finds them."""
+        """The starting points of the chains, found by `engine.starts.starts`."""
         given = initvals if self.drawn is None else without_starts_of(initvals, self.drawn.density.names)
         return starts(self.moved, self.blocks, self.packing, given, points, seed, with_gradient, self.still)
 
 
 def names_of(model: pm.Model) -> set[str]:
-    """All names that a result of the model may have: of variables, of their dims, of coordinates."""
+    """All names that a result of the model may have: of variables, of dims, of coordinates."""
     dims = {str(d) for axes in model.named_vars_to_dims.values() for d in axes}
     return {*map(str, model.named_vars), *dims, *map(str, model.coords)}

@@ -1,4 +1,4 @@
-"""Converts the draws to a DataTree like that of `pm.sample`."""
+"""Converts the draws of a run to a DataTree in the form of `pm.sample`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from pymc_discrete.collapse.log_likelihood import KINDS_OF_LIKELIHOOD, LogLikeli
 from pymc_discrete.collapse.marginalize import block_to_sum_out
 from pymc_discrete.runtime.names import shown
 
-# entries of idata_kwargs
+# the entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
-# the entries among `KNOWN` that are groups of the result, computed from the draws of all variables
+# the entries among `KNOWN` that become groups of the result, computed from the draws of all variables
 OF_DRAWS = ("log_likelihood", "log_prior")
 
 
@@ -33,18 +33,18 @@ def data_tree(
 ) -> DataTree:
     """The DataTree of a run.
 
-    Its groups are posterior, sample_stats, observed_data, constant_data, those of the blocks and, where asked
-    for, the warm-up, the log likelihood and the log prior.
+    Its groups are posterior, sample_stats, observed_data, constant_data, the groups of the blocks and, if
+    asked for, the warm-up, the log likelihood and the log prior.
 
     Parameters
     ----------
     draws, stats : {name: (chains, draws, ...)}
-    warmup : the same of the tuning draws, or None
+    warmup : the same for the tuning draws, or None
     attrs : attributes of every sampled group
     options : `idata_kwargs`
     more : (coords, dims) -> {name: further group}
-    log_likelihood : with variables summed out, in place of PyMC's own
-    axes : coordinates and dims of what is no variable of the model
+    log_likelihood : the log likelihood with variables summed out, in place of PyMC's own
+    axes : coordinates and dims of arrays that are no variables of the model
     """
     coords, dims = coords_and_dims_for_inferencedata(model)
     coords |= axes[0] | options.get("coords", {})
@@ -84,8 +84,9 @@ def log_likelihood_of(
     Parameters
     ----------
     options : `idata_kwargs`
-    summed : the discrete variables that are summed out while sampling; where there are none, all are
-    var_names : what is recorded
+    summed : the discrete variables that are summed out while sampling; if there are none, all discrete
+        variables are summed out
+    var_names : the variables that are recorded
 
     Raises
     ------

@@ -95,37 +95,38 @@ def sample(
     draws : int
         Draws kept per chain.
     tune : int
-        Draws per chain before them, in which everything adapts.
+        Tuning draws per chain, in which everything adapts; they come before the draws that are kept.
     chains : int
     model : pm.Model, optional
-        By default the model of the context.
+        The default is the model of the `with` block.
     step : step of `pymc_discrete` or list of them, optional
         Discrete variables that no step names are given to `AutoStep`, continuous ones to NUTS.
     nuts : dict, optional
         "max_treedepth" (10); "dense" ("auto"), whether the mass matrix is dense: True, False, or "auto",
-        chosen by what tuning saw where variables are summed or integrated out, for up to 32 coordinates, else
-        False; "pooled" (False), whether the chains share one step size and mass matrix learned from all of
-        them, for many chains and a short warm-up. Chains that are pooled are not independent.
+        which chooses by the tuning draws if variables are summed or integrated out, for up to 32 coordinates,
+        and else means False; "pooled" (False), whether the chains share one step size and mass matrix learned
+        from all of them, for many chains and a short warm-up. Chains that are pooled are not independent.
     collapse : "auto", bool or list
-        Discrete variables to sum out of the density on which NUTS moves, names or variables, or True for all
-        that have no step; by default counts that a term ties to continuous variables, and labels of unknown
-        probability where a sum is cheap, as the log says. They are drawn from their exact
-        conditional after each of its transitions. This removes the tie between discrete and continuous
+        Discrete variables to sum out of the density on which NUTS moves, as names or variables, or True for
+        all that have no step. By default these are counts that a term ties to continuous variables, and
+        labels of unknown probability if a sum is cheap; the log names them. They are drawn from their exact
+        conditional after each transition of NUTS. This removes the tie between discrete and continuous
         variables, as between counts and their detection probability, at the price of a sum over all states in
-        each evaluation. Counts without a bound are summed over stretches about their
-        value, which leaves out nothing. The group ``probabilities`` of the result has the mean of
+        each evaluation. Counts without a bound are summed over some values at random about their current
+        value, which leaves the posterior exact. The group ``probabilities`` of the result has the mean of
         p(z_i = k | theta) over all transitions after tuning, for every value k.
     random_seed : int or what `pm.sample` takes, optional
         All random numbers are a function of it, the index of the chain and the index of the draw.
     initvals : dict or list of dicts, optional
-        Starting values as in `pm.sample`: continuous variables are jittered about them, discrete ones start
-        there. Other discrete variables are dispersed.
+        Starting values as in `pm.sample`: continuous variables are jittered about them, and discrete
+        variables start at them. Other discrete variables are dispersed.
     target_accept : float
         Acceptance that NUTS tunes its step size to.
     var_names : list of str, optional
-        What to keep; by default every free variable and Deterministic, but for discrete variables of more
-        than 100,000 elements with at most 16 values: of these the group ``probabilities`` has how often each
-        element had each value, and ``NAME counts`` in the posterior how many elements had it in each draw.
+        What to keep; by default every free variable and Deterministic, except discrete variables of more than
+        100,000 elements with at most 16 values: for these the group ``probabilities`` has how often each
+        element had each value, and ``NAME counts`` in the posterior has the number of elements with each
+        value in each draw.
     thin : int
         Transitions of the whole model per draw kept. Sampler statistics summarise all of them: means of
         acceptances, sums of n_steps, whether any diverged.
@@ -135,8 +136,8 @@ def sample(
         Words that `pm.sample` takes, such as "split", show the one bar that there is.
     devices : list of jax.Device, optional
         The devices that the chains are spread over; by default as many of `jax.devices()` as divide the
-        chains evenly, those of all processes where `jax.distributed` was initialised. If a CPU is the only
-        device, one thread per core shares the chains; a device that is given here is used by one thread.
+        chains evenly, and of all processes if `jax.distributed` was initialised. If a CPU is the only device,
+        one thread per core shares the chains; a device that is given here is used by one thread.
     dtype : {"float64", "float32"}
         Type of the floats; with "float32" integers have 32 bits. Acceptance is then computed from sums of
         changes, because the rounding of a log density of a million nats would affect it.
@@ -147,10 +148,10 @@ def sample(
         gives the same draws to the last bit; with more `draws` a run goes on, also one that had ended, as if
         so many had been asked for at first. The draws of the result stay on the disk, memory-mapped.
     idata_kwargs : dict, optional
-        "log_likelihood", "log_prior" (True or names), "coords", "dims". The log likelihood "marginal" is that
-        of each observation given the other ones, with the variables of `collapse` summed out, or all discrete
-        ones without it; "component" has one term for each component of connected sites. Variables that are
-        not summed out are conditioned on. See `recover`.
+        "log_likelihood", "log_prior" (True or names), "coords", "dims". The log likelihood "marginal" has one
+        term for each observation given the other observations, with the variables of `collapse` summed out,
+        or all discrete variables without `collapse`; "component" has one term for each component of connected
+        sites. Variables that are not summed out are conditioned on. See `recover`.
     compute_convergence_checks : bool
         Report divergences, R-hat and ESS as `pm.sample` does, and discrete variables that never move.
     return_inferencedata : bool
@@ -159,19 +160,20 @@ def sample(
         Called after every chunk with the kept draws of the chunk, {name: (chains, n, ...)}, and the number of
         draws done.
     superchains : int, optional
-        The number of groups of chains of which all start at the same point, for
-        `pmd.diagnostics.nested_rhat`: many chains, too short for R-hat of each. Superchain n has the chains
-        n * chains / superchains and so on. A list of `initvals` has one entry for each superchain.
+        The number of groups of chains; all chains of a group start at the same point, for
+        `pmd.diagnostics.nested_rhat`: many chains, too short for R-hat of each. Superchain n has the chains n
+        * chains / superchains and so on. A list of `initvals` has one entry for each superchain.
     temper : bool or dict
         True for chains that do not stay in one mode: each has replicas at inverse temperatures from 0, the
         prior, to 1, the posterior, which exchange them (non-reversible parallel tempering, Syed et al. 2022).
-        {"replicas": n} says how many; by default they are chosen while tuning, 64 at most. The draws are
-        those at 1. The group ``tempering`` of the result has the schedule, the rejection rates, round trips
-        and the log evidence, which comes with it. Discrete variables are summed out along the way where all
-        can be and that is cheap, unless `collapse` is False or a step names them; ``lp`` is then the log
-        density without them.
+        {"replicas": n} says how many; by default they are chosen while tuning, 64 at most. The draws are the
+        states at 1. The group ``tempering`` of the result has the schedule, the rejection rates, round trips
+        and the log evidence, which comes with it. Discrete variables are summed out at all temperatures if
+        all of them can be and that is cheap, unless `collapse` is False or a step names them; ``lp`` is then
+        the log density without them.
     **options
-        None are accepted: for an argument that only `pm.sample` has, the error says what to do instead.
+        No further options are accepted. For an argument that only `pm.sample` has, the error says what to do
+        instead.
 
     Returns
     -------
@@ -186,7 +188,7 @@ def sample(
         variables by which the log density has no gradient: give these to `ReparameterizedSlice`.
     CheckpointError
         If the folder cannot be written to, is in use by another process, holds another run or damaged draws,
-        or the model calls what cannot be compared with that of another process, such as an open file. Draws
+        or the model holds something that cannot be compared between processes, such as an open file. Draws
         that were written before are kept.
     NotImplementedError
         If the model has an Op without a JAX implementation.
@@ -224,7 +226,7 @@ def sample(
     initvals = by_name(model, initvals)
     check_initvals(model, initvals, points_wanted, "superchain" if superchains else "chain")
     refuse_after_fork()
-    writes = not jax.process_index()  # if JAX runs on several machines, only the first one writes
+    writes = not jax.process_index()  # if JAX runs on several machines, only the first machine writes
     with (
         folder_held(checkpoint) if checkpoint is not None and writes else nullcontext(),
         precision(dtype),
@@ -262,7 +264,7 @@ def sample(
             program = Program(model, blocks, planned.packing, outputs, used, counted, planned.ladder)
             if not program.begun("run"):
                 # The program is compiled in a background thread from now on, while the starts are checked
-                # below. To close these chains does not stop it.
+                # below. Closing these chains does not stop the compilation.
                 with closing(
                     RunningChains(program, program.start([planned.point] * chains, False), seed, threads)
                 ) as anywhere:
@@ -286,7 +288,8 @@ def sample(
                             import_meanwhile()
                         run.complete(keep_warmup=not discard_tuned_samples)
                     break
-                except GradientNotFinite:  # at the first draw, before anything is stored
+                # this error is raised at the first draws, before anything is stored
+                except GradientNotFinite:
                     if with_gradient:
                         raise
         conclusions = run.conclusions() if compute_convergence_checks else []
@@ -330,12 +333,13 @@ def sample(
 
 
 def as_plain(n: Any) -> Any:
-    """A number as Python's own, where it is one of NumPy's integers."""
+    """A number as a Python number, if it is one of NumPy's integers."""
     return int(n) if isinstance(n, np.integer) else n
 
 
 def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]:
-    """The attributes that name the discrete variables which are recorded, and the partitions among them."""
+    """The attributes of the result that name the recorded discrete variables, and the partitions
+    among them."""
     discrete = {str(v.name) for v in model.discrete_value_vars}
     drawn = [v.name for v in outputs if v.name in discrete]
     partitions = [name for name in drawn if name in partitions_of(model)]
@@ -349,7 +353,7 @@ def in_order_of(names: Sequence[str], draws: Mapping[str, Any]) -> dict[str, Any
 
 
 def used_by(steps: Sequence[Any], blocks: Sequence[Block]) -> dict[str, str]:
-    """{variable: the step that draws it or the block that sums it out, described}."""
+    """{variable: a description of the step that draws it or the block that sums it out}."""
     ours = [s for s in steps if isinstance(s, JaxStep)]
     sums = [b for b in blocks if isinstance(b, SummedBlock)]
     drawn = {name: s.described() for s in ours for name in s.own_variables}
@@ -357,7 +361,7 @@ def used_by(steps: Sequence[Any], blocks: Sequence[Block]) -> dict[str, str]:
 
 
 def leaving_at_the_end(run: ChainsRun, dtype: str) -> dict[str, Leaving]:
-    """For each discrete variable, how probable it is that its sites change, at the chains' last points."""
+    """For each discrete variable the probability that its sites change, at the last points of the chains."""
     with precision(dtype):
         return run.leaving()
 
@@ -376,7 +380,8 @@ def store_of(
     initvals: Any,
     blocks: list[Block],
 ) -> Memory | Checkpoint:
-    """The storage of the draws; a folder takes one run, known by its settings, model, data and starts."""
+    """The storage of the draws; a folder belongs to one run, known by its settings, model, data
+    and starts."""
     if checkpoint is None:
         return Memory()
     fingerprints = {

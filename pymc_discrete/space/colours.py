@@ -10,12 +10,13 @@ import numpy as np
 
 
 def links_of(tables: list[np.ndarray], d: int) -> np.ndarray:
-    """(E, 2) int, the pairs of different sites that share an element, in both orders, sorted.
+    """(E, 2) int, the pairs of different sites that enter one element of the log density, in both orders,
+    sorted.
 
     Parameters
     ----------
     tables : [(n, J) int]
-        The sites of each element, padded with -1.
+        The sites that enter each element, padded with -1; one array per tensor of elements.
     d : int
         The number of sites.
     """
@@ -33,7 +34,8 @@ def links_of(tables: list[np.ndarray], d: int) -> np.ndarray:
 
 
 def neighbourhoods(links: np.ndarray, blocks: list[tuple[int, int]], d: int) -> list[np.ndarray]:
-    """The sites of each block that a site is linked to, and the site itself.
+    """For each block of sites, the sites of the block that each of the d sites is linked to, and the site
+    itself.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Constraints of sites that cannot change alone: what kernels ask of them; fixed sums, and permutations."""
+"""Constraints of sites that cannot change alone: the questions that kernels ask, fixed sums, permutations."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -38,15 +38,15 @@ class Constraint(ABC):
     @property
     @abstractmethod
     def changing(self) -> np.ndarray:
-        """(n,) bool, the sites that have several values under the constraint, if no bound forbids these."""
+        """(n,) bool, the sites to which the constraint leaves several values; bounds may leave fewer."""
 
     def tightened(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds (n,) of the sites, given that the other sites of a set are within theirs."""
+        """Bounds (n,) of the sites that follow from the bounds of the other sites of the same set."""
         return lower, upper
 
     @abstractmethod
     def met(self, values: Any) -> Any:
-        """(k,) bool, which of its k conditions the values (n,) of the variable meet."""
+        """(k,) bool, which of the k conditions of the constraint the values (n,) of the variable meet."""
 
     @abstractmethod
     def kept(self, values: Any, now: Any) -> Any:
@@ -55,7 +55,7 @@ class Constraint(ABC):
         Parameters
         ----------
         values : (r, C, m) int
-        now : (r, m) int, their current values, at which it holds
+        now : (r, m) int, the current values of these sites, at which the constraint holds
         """
 
     @abstractmethod
@@ -70,8 +70,8 @@ class Constraint(ABC):
     def nearest(self, values: np.ndarray) -> np.ndarray:
         """(n,) int, the values at which a chain starts: near the proposed ones (n,), meeting the constraint.
 
-        By default the proposed values themselves, since PyMC's own starts meet the constraint. Values that do
-        not come from the user, and are refused (`refusal`).
+        The default is the proposed values themselves: PyMC's own starts meet the constraint, and values from
+        the user that do not meet it raise an error (`refusal`).
         """
         return values
 
@@ -85,14 +85,14 @@ class Constraint(ABC):
     ) -> ListedMoves | None:
         """`number` random moves from values (n,) to other values between bounds (n,), one for each row.
 
-        None where no site can change.
+        The result is None where no site can change.
         """
 
     @abstractmethod
     def all_moves(self, values: np.ndarray, alone: np.ndarray, among: int, most: int) -> ListedMoves | None:
         """All moves from values (n,), of pairs or along short vectors, also those beyond bounds.
 
-        None where there are none, or more than `most`.
+        The result is None where there are no moves, or more than `most`.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class PairConstraint(Constraint):
         Parameters
         ----------
         first : (r, C) int, the candidate values of the first site
-        now : (r, 2) int, their current values
+        now : (r, 2) int, the current values of both sites
         """
 
     @abstractmethod
@@ -177,8 +177,8 @@ class PairConstraint(Constraint):
 
         Parameters
         ----------
-        now : (r, 2) int, their current values
-        lower, upper : (r, 2) int, their bounds
+        now : (r, 2) int, the current values of both sites
+        lower, upper : (r, 2) int, the bounds of both sites
         """
 
 
@@ -213,7 +213,8 @@ class FixedSums(PairConstraint):
         Raises
         ------
         ValueError
-            For sums that do not fit the shape, are no integers, or that no values between the bounds have.
+            For sums that do not fit the shape or are no integers, and for sums that no values between the
+            bounds have.
         """
         totals = np.asarray(totals)
         if not shape:
@@ -311,7 +312,7 @@ class Permutations(PairConstraint):
         each = values[self.sites]
         if isinstance(values, np.ndarray):
             return (np.sort(each, axis=1) == np.arange(c)).all(axis=1)
-        # whether each value is there, which takes less time than to sort them
+        # To see whether every value occurs takes less time than to sort the values.
         place = jnp.where((each >= 0) & (each < c), each, c)
         return jnp.zeros((R, c), bool).at[np.arange(R)[:, None], place].set(True, mode="drop").all(axis=1)
 

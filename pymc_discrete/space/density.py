@@ -66,7 +66,7 @@ class Density(CompiledMethods, ABC):
     def centred(self, x: Array, context: Any) -> Any:
         """A context in which `logdensity` is the difference from that at x, a sum of changes of summands.
 
-        The same context where the summands are not known.
+        Where the summands are not known, the same context is returned.
         """
         return context
 
@@ -86,7 +86,9 @@ class Density(CompiledMethods, ABC):
     def _at(
         self, x: Array, context: Any, logdensity: Callable[..., Array], values: Any, inside: Any
     ) -> tuple[Array, Array]:
-        """`logdensity` at x, and the differences (d, K) to `values` (d, K) where they are `inside`."""
+        """`logdensity` at x, and the differences (d, K) to the values (d, K), -inf where `inside` (d, K) is
+        false.
+        """
         sites = np.repeat(np.arange(self.space.d), self.space.K)
         now = logdensity(x, context)
         then = jax.vmap(lambda i, v: logdensity(x.at[i].set(v), context))(sites, values.reshape(-1))
@@ -121,7 +123,7 @@ class Density(CompiledMethods, ABC):
         return ()
 
     def all_at_once(self, n: int) -> bool:
-        """Whether all rows of variable n take less time than `carried_after`."""
+        """Whether `all_rows` of variable n takes less time than one call of `carried_after`."""
         return False
 
     def all_rows(self, n: int, x: Array, carried: Any, context: Any) -> Array:
@@ -214,7 +216,9 @@ class GivenInputs(Density):
     def evaluated_jointly(
         self, inputs: Any, x: Array, moves: dict[int, tuple[Array, Array]]
     ) -> dict[int, Array]:
-        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}."""
+        """{variable number: (r, C) nats}, `joint_differences` at the moves {variable number: (sites,
+        values)}.
+        """
         context = self.prepare(inputs)
         carried = self.carried(x, context)
         return {n: self.joint_differences(n, *of_n, x, context, carried) for n, of_n in moves.items()}
@@ -228,7 +232,7 @@ def differences_from(values: Array, inside: Array, now: Array, then: Array, logp
     values : (r, K) int
         The neighbours.
     inside : (r, K) bool
-        Whether these are in the support.
+        Whether the neighbours are in the support.
     now : (r,) int
         The current values.
     then : (r, K) float
@@ -240,16 +244,20 @@ def differences_from(values: Array, inside: Array, now: Array, then: Array, logp
 
 
 def difference_from(then: Array, now: Array) -> Array:
-    """Log densities less that at the current state: infinite where only that one is impossible."""
+    """Log densities less the log density `now`: 0 where both are -inf, inf where only the current state has
+    -inf.
+    """
     return jnp.where(jnp.isneginf(now), jnp.where(jnp.isneginf(then), 0.0, jnp.inf), then - now)
 
 
 def log_odds(values: Any, axis: int = 1) -> Array:
-    """The log density at the upper of two values less that at the lower, 0 where both are impossible.
+    """The log density at the upper of two values less the log density at the lower, 0 where both are
+    impossible.
 
     The axis of the values is kept, with length 1.
     """
     values = jnp.where(jnp.isnan(values), -jnp.inf, values)
     lower, upper = jnp.split(values, 2, axis=axis)
-    # Equal finite values are subtracted too, and not replaced by 0: their derivatives may be asked for.
+    # Equal finite values are subtracted as well, and not replaced by 0, so that derivatives of the result are
+    # right.
     return jnp.where((lower == upper) & jnp.isinf(lower), 0.0, upper - lower)

@@ -98,7 +98,8 @@ def greedy_forest(near, far, members: np.ndarray, wanted: set[int], rng: np.rand
     wanted : set of int
         The sites that are tried first.
     """
-    tree = list(range(len(near)))  # union-find
+    # union-find: `root` returns the representative of the tree that contains a site
+    tree = list(range(len(near)))
 
     def root(i: int) -> int:
         while tree[i] != i:
@@ -171,7 +172,7 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
     node, column, edges = table[:, ::-1]
     inside = np.zeros(d, bool)
     inside[list(chosen)] = True
-    # where the site is the second one of its pair, its parent is the first one
+    # a site that is the second one of its pair has the first one as its parent
     second = np.append(pairs[:, 1], -1)
     return Forest(inside, node, column, edges, second[edges] == node, np.array(roots, int))
 

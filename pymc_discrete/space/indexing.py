@@ -13,7 +13,8 @@ def picked(array: np.ndarray, rows):
 
 
 def unique_pairs(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different rows of pairs (n, 2) of numbers that are not negative, sorted, and which of them each is.
+    """The distinct rows of pairs (n, 2) of integers >= 0, sorted, and the index of each pair among these
+    rows.
 
     `np.unique` with an axis is slow for many rows, as it compares their bytes.
     """
@@ -41,7 +42,7 @@ def take(array, index: np.ndarray, rows=None):
     rows : (r,) int, optional
         Entries of the first axis of the index; by default all.
     """
-    if isinstance(rows, np.ndarray):  # known at compile time, like the index
+    if isinstance(rows, np.ndarray):  # `rows` is known at compile time, like the index
         index, rows = index[rows], None
     shape = index.shape if rows is None else (*jnp.shape(rows), *index.shape[1:])
     if index.size == 0:

@@ -62,7 +62,8 @@ class Interactions:
     def colours(self) -> list[tuple[int, np.ndarray]]:
         """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
 
-        Without sites that change together. [(variable number, (r,) int sites counted within it)]
+        Each group is (variable number, (r,) int, sites counted within the variable). Sites that change
+        together are left out.
         """
         colours = []
         for n, (start, v) in enumerate(self.space.blocks):
@@ -76,8 +77,8 @@ class Interactions:
     def scanned(self) -> list[tuple[int, np.ndarray]]:
         """[(variable number, (r,) int, sites counted within it)] of sites that have to be drawn one by one.
 
-        They are in parts in which every site interacts with every other; sites that change only together are
-        left to `scanned_sets`.
+        Terms of the log density that join many sites make each of these sites interact with every other.
+        Sites that change only together are in `scanned_sets`.
         """
         mixed = self._mixed & ~self.space.constrained
         by_variable = [np.flatnonzero(mixed[start : start + v.size]) for start, v in self.space.blocks]
@@ -85,7 +86,9 @@ class Interactions:
 
     @cached_property
     def coloured_sets(self) -> list[Sets]:
-        """The sets of constrained sites, in groups in which no two sets interact; without `scanned_sets`."""
+        """The sets of constrained sites that are not in `scanned_sets`, in groups in which no two sets
+        interact.
+        """
         coloured = []
         for n, (start, v) in enumerate(self.space.blocks):
             if v.constraint is None:
@@ -103,20 +106,24 @@ class Interactions:
 
     @cached_property
     def scanned_sets(self) -> list[Sets]:
-        """The sets with sites of parts in which every site interacts with every other."""
+        """The sets with a site that enters a term of many sites, in which every site interacts with every
+        other.
+        """
         constrained = [n for n, v in enumerate(self.space.variables) if v.constraint is not None]
         mixed = [(n, self._mixed_sets(n)) for n in constrained]
         return [Sets(n, sets, True) for n, sets in mixed if len(sets)]
 
     def _mixed_sets(self, n: int) -> np.ndarray:
-        """(R,) int, the sets of variable n of which some site is `mixed`."""
+        """(R,) int, the sets of variable n that contain a `mixed` site: one that interacts with every other
+        site.
+        """
         start, v = self.space.blocks[n]
         assert v.constraint is not None
         return np.unique(v.constraint.set_of[self._mixed[start : start + v.size]])
 
     @cached_property
     def coloured_lines(self) -> list[Sets]:
-        """As `coloured_sets`, for sets of sites that lines join, without `scanned_lines`."""
+        """As `coloured_sets`, for the sets of sites that lines join; sets in `scanned_lines` are left out."""
         coloured = []
         for n in self._with_lines:
             sets = self._sets_with_lines(n)
@@ -128,16 +135,18 @@ class Interactions:
 
     @cached_property
     def scanned_lines(self) -> list[Sets]:
-        """The sets that lines join with sites of parts in which every site interacts with every other."""
+        """The sets of sites that lines join, where one of the sites enters a term of many sites."""
         return [Sets(n, sets, True) for n in self._with_lines if len(sets := self._mixed_lines(n))]
 
     @property
     def _with_lines(self) -> list[int]:
-        """The numbers of the variables with lines."""
+        """The indices of the variables that have lines."""
         return [n for n, v in enumerate(self.space.variables) if v.lines is not None and v.lines.number.any()]
 
     def _sets_with_lines(self, n: int) -> np.ndarray:
-        """(d,) int, the set of the lines of variable n in which a site is, -1 for none."""
+        """(d,) int, for each site the set of sites that lines of variable n join it to; -1 where there is
+        none.
+        """
         start, v = self.space.blocks[n]
         assert v.lines is not None
         sets = np.full(self.space.d, -1)
@@ -145,7 +154,7 @@ class Interactions:
         return sets
 
     def _mixed_lines(self, n: int) -> np.ndarray:
-        """(R,) int, the sets of the lines of variable n of which some site is `mixed`."""
+        """(R,) int, the sets of sites joined by lines of variable n that contain a `mixed` site."""
         sets = self._sets_with_lines(n)
         return np.unique(sets[self._mixed & (sets >= 0)])
 
@@ -153,7 +162,8 @@ class Interactions:
     def neighbourhoods(self) -> list[np.ndarray] | None:
         """The sites whose differences change when a site changes, or None if there are many.
 
-        For each variable (d, width) int: its sites, counted within the variable and padded with its size.
+        There is one array (d, width) int for each variable: for each of the d sites the sites of the
+        variable, counted within the variable and padded with its size.
         """
         d = self.space.d
         if self._mixed.any() or d < 4:
@@ -164,7 +174,7 @@ class Interactions:
 
     @cached_property
     def in_pairs(self) -> np.ndarray:
-        """(d,) bool, sites that interact with others, through tables of pairs only."""
+        """(d,) bool, the sites that interact with other sites only through tables of pairs."""
         inside = np.zeros(self.space.d, bool)
         inside[self.pairs] = True
         inside[self._apart] = False
@@ -173,7 +183,7 @@ class Interactions:
     # ------------------------------------------------------------ forests
     @property
     def _joined(self) -> np.ndarray:
-        """(m,) int, the sites that a table joins to another, without those drawn one by one (`scanned`)."""
+        """(m,) int, the sites that a table joins to another site and that are not `scanned`."""
         return np.setdiff1d(self.pairs, np.flatnonzero(self._mixed))
 
     @cached_property

@@ -28,7 +28,8 @@ def basis_of(matrix: np.ndarray) -> np.ndarray:
     rows = narrow(np.concatenate([matrix.T.astype(object), np.eye(n, dtype=int)], axis=1))
     for column in range(m):
         while (rest := np.flatnonzero(rows[:, column])).size:
-            # the smallest coefficient is the pivot, and of equal ones that of the row with most zeros
+            # The pivot is the smallest coefficient; of several equal ones, it is the one in the row with most
+            # zeros.
             sizes = np.abs(rows[rest, column]).astype(float)
             filled = np.count_nonzero(rows[rest], axis=1)
             pivot = rest[np.lexsort((filled, sizes))[0]]
@@ -44,14 +45,16 @@ def basis_of(matrix: np.ndarray) -> np.ndarray:
 
 
 def wide(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Rows that can be multiplied by these factors without overflow: with Python's integers if need be."""
+    """The same rows as Python's integers if a product with these factors could exceed 64 bits, else
+    unchanged.
+    """
     if rows.dtype != object and np.abs(factors).max(initial=0) * np.abs(rows).max(initial=0) < EXACT:
         return rows
     return rows.astype(object)
 
 
 def narrow(rows: np.ndarray) -> np.ndarray:
-    """The same integers with 64 bits, where they are small enough."""
+    """The same integers as 64-bit integers, if they are small enough."""
     if rows.dtype == object and np.abs(rows).max(initial=0) < EXACT:
         return rows.astype(np.int64)
     return rows
@@ -91,8 +94,8 @@ def nearest_quotients(a: np.ndarray, b: int) -> np.ndarray:
 def short_vectors(basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(M, n) int, the vectors of a basis, then others of the lattice that are no longer than the longest.
 
-    Sums and differences of those at hand, each once up to its sign; at most `LARGEST_LIST`. For tables with
-    given margins these are the moves of two rows and two columns.
+    The others are sums and differences of vectors already found, each once up to its sign, until there are
+    `LARGEST_LIST`. For tables with given margins the result has the moves of two rows and two columns.
     """
     longest = max((int(np.abs(b).sum()) for b in basis), default=0)
     known = {signless(b): None for b in basis}

@@ -13,29 +13,31 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.constraints import Constraint, ListedMoves
 from pymc_discrete.space.lattice import basis_of, short_vectors
 
-UNLIMITED = 2**31 - 1  # a bound of at least this size is none
+UNLIMITED = 2**31 - 1  # a bound of at least this size means that there is no bound
 LONGEST_SEARCH = 60.0  # seconds that the solver may look for integers that meet all equations
-TIGHTENINGS = 50  # most passes over the equations, each of which tightens bounds by those found before
-# Random solutions minimise objectives with random coefficients up to STEEPEST in size, each value within
-# REACH of a known solution's, or within three times its size.
+# the largest number of passes over the equations; each pass tightens bounds by the bounds found before
+TIGHTENINGS = 50
+# Random solutions minimise objectives with random coefficients of at most STEEPEST in size. Each value stays
+# within REACH of a known solution, or within three times the size of that solution.
 REACH, STEEPEST = 8, 9
-LISTED_EQUATIONS = 4  # most equations that a message lists
-# largest |t| of moves x + t v: along random directions v, and where all moves are listed
+LISTED_EQUATIONS = 4  # the largest number of equations that a message lists
+# largest |t| of moves x + t v: FARTHEST_RANDOM_MOVE along random directions v, FARTHEST_MOVE where all moves
+# are listed
 FARTHEST_RANDOM_MOVE, FARTHEST_MOVE = 64, 8
 
 
 class Lines(NamedTuple):
-    """Directions v of the lines x + t v along which sites change together: M for each of R sets, of m sites
-    each.
+    """Directions v of lines x + t v, along which the sites of a set change together.
 
     Attributes
     ----------
     sites : (R, M, m) int
-        The sites of each direction, counted within the variable. Padding repeats the first site.
+        The m sites of each of the M directions of each of R sets, counted within the variable. Padding
+        repeats the first site.
     steps : (R, M, m) int
-        How far each site goes in one step.
+        The element of v for each site.
     number : (R,) int
-        The number of directions of each set; what follows is padding.
+        The number of directions of each set; further directions are padding.
     """
 
     sites: np.ndarray
@@ -47,7 +49,7 @@ class Lines(NamedTuple):
         return Lines(self.sites[sets], self.steps[sets], self.number[sets])
 
     def set_of(self, n: int) -> np.ndarray:
-        """(n,) int, the set in whose directions each of the variable's n sites is, -1 for none."""
+        """(n,) int, for each of the variable's n sites the set whose directions move it, -1 for none."""
         sets = np.full(n, -1)
         for r, (sites, number) in enumerate(zip(self.sites, self.number, strict=True)):
             sets[sites[:number]] = r
@@ -57,7 +59,7 @@ class Lines(NamedTuple):
     def turns(self) -> int:
         """The largest number of draws of a set in a sweep that draws it once per site.
 
-        It is drawn along each of its directions at most once.
+        A set is drawn along each of its directions at most once.
         """
         sites = np.bincount((of_each := self.set_of(self.sites.max(initial=-1) + 1))[of_each >= 0])
         return int(np.minimum(self.number[: len(sites)], sites).max(initial=0))
@@ -162,12 +164,14 @@ class LinearConstraint(Constraint):
 
     @cached_property
     def bases(self) -> list[np.ndarray]:
-        """For each set a basis (k, c) of the lattice of its directions; k = 0 where it has one value."""
+        """For each set a basis (k, c) of the lattice of its directions; k = 0 for a set with one possible
+        value.
+        """
         return [basis for basis, _ in self._directions]
 
     @cached_property
     def moving(self) -> np.ndarray:
-        """(k,) int, the sets that have more than one value."""
+        """(k,) int, the sets that have more than one possible value."""
         return np.array([s for s, basis in enumerate(self.bases) if len(basis)], int)
 
     @cached_property
@@ -179,8 +183,11 @@ class LinearConstraint(Constraint):
 
     @cached_property
     def _directions(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each set a basis (k, c) of the lattice of its directions, and short vectors (M, c) of it."""
-        known: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # many sets may have the same equations
+        """For each set a basis (k, c) of the lattice of its directions, and short vectors (M, c) of this
+        lattice.
+        """
+        # Sets with the same equations share one computation of these.
+        known: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
         directions = []
         for sites in self.sites:
             part = self.matrix[:, sites]
@@ -196,7 +203,7 @@ class LinearConstraint(Constraint):
         return directions
 
     def lines(self, sets: np.ndarray) -> Lines:
-        """Short directions of some sets, which include a basis of the lattice of each."""
+        """Short directions of some sets; those of each set include a basis of its lattice."""
         vectors = [self._directions[s][1] for s in sets]
         widest = max((np.count_nonzero(v, axis=1).max(initial=1) for v in vectors), default=1)
         count = np.array([len(v) for v in vectors], int)
@@ -210,7 +217,8 @@ class LinearConstraint(Constraint):
         return lines
 
     def lattices(self, sets: np.ndarray) -> Lines:
-        """The basis of the lattice of some sets, each direction with all sites of the set; padding is 0."""
+        """The basis of the lattice of some sets; each direction lists all sites of its set, and
+        padding is 0."""
         widest = max((len(self.sites[s]) for s in sets), default=1)
         count = np.array([len(self.bases[s]) for s in sets])
         shape = (len(sets), count.max(initial=1), widest)
@@ -227,7 +235,9 @@ class LinearConstraint(Constraint):
 
     @cached_property
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """(m, w) int, the columns of the entries of each row of A, and the entries; padding has entries 0."""
+        """(m, w) int twice: for each row of A the columns of its nonzero elements, and these elements;
+        padding is 0.
+        """
         width = int(np.count_nonzero(self.matrix, axis=1).max(initial=0))
         columns = np.argsort(self.matrix == 0, axis=1, kind="stable")[:, :width]
         return columns, np.take_along_axis(self.matrix, columns, axis=1)
@@ -241,7 +251,7 @@ class LinearConstraint(Constraint):
         return self.sums(values) == self.totals
 
     def kept(self, values: Any, now: Any) -> Any:
-        return True  # along lines sites keep their sums
+        return True  # a move along a line leaves A x unchanged
 
     def refusal(self, name: str, shape: tuple[int, ...], values: np.ndarray) -> str | None:
         for row in np.flatnonzero(~self.met(values))[:1]:
@@ -255,7 +265,7 @@ class LinearConstraint(Constraint):
     def nearest(self, values: np.ndarray) -> np.ndarray:
         """(n,) int, the x between the bounds with A x = y for which the sum of |x - values| is least.
 
-        Where the solver finds none, `somewhere`.
+        Where the solver finds none, it is the attribute `somewhere`.
         """
         if self.met(values).all() and ((self.lower <= values) & (values <= self.upper)).all():
             return values
@@ -265,8 +275,8 @@ class LinearConstraint(Constraint):
     def random(self, lower: np.ndarray, upper: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(n,) int, random values between bounds (n,) with A x = y.
 
-        The best ones by a random linear objective, which are at a corner, and from there at random along
-        short directions.
+        The solution that minimises a random linear objective is a corner of the feasible set; from there x
+        moves at random along short directions.
         """
         reach = np.maximum(REACH, 3 * np.abs(self.somewhere))
         lower, upper = np.maximum(lower, self.somewhere - reach), np.minimum(upper, self.somewhere + reach)
@@ -319,7 +329,7 @@ def range_along(x: np.ndarray, v: np.ndarray, lower: np.ndarray, upper: np.ndarr
 
 
 def integers(name: str, what: str, values: Any) -> np.ndarray:
-    """An array of integers.
+    """An array as integers; an error that names the variable where an element is no integer.
 
     Raises
     ------
@@ -334,12 +344,12 @@ def integers(name: str, what: str, values: Any) -> np.ndarray:
 def tightened(
     matrix: np.ndarray, totals: np.ndarray, labels: Sequence[str], lower: np.ndarray, upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (n,) of each site, given that all others are within theirs and each equation holds.
+    """Bounds (n,) of each site that follow from each equation and the bounds of the other sites.
 
     Raises
     ------
     ValueError
-        For the first equation that cannot hold, with what the bounds allow.
+        For the first equation that cannot hold; the message says what the bounds allow.
     """
     low, high = in_floats(lower, upper)
     positive, used = matrix > 0, matrix != 0
@@ -354,7 +364,7 @@ def tightened(
                 f"{labels[row]} cannot be {totals[row]}: the bounds of its counts allow {span}. Mend what "
                 "was seen, or the bounds of support=."
             )
-        # the most and the least that the other elements of a row leave to each of its elements
+        # The range that the other elements of a row leave to each of its elements.
         room_above = totals[:, None] - without_own(least)
         room_below = totals[:, None] - without_own(most)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -377,14 +387,14 @@ def tightened(
 
 
 def in_floats(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds as floats, infinite where there is none."""
+    """Bounds as floats, infinite where there is no bound."""
     return np.where(lower <= -UNLIMITED, -np.inf, lower), np.where(upper >= UNLIMITED, np.inf, upper)
 
 
 def without_own(terms: np.ndarray) -> np.ndarray:
     """(m, n), for each element the sum of the others in its row.
 
-    Where another element of the row is infinite the sum is, too; all infinite elements have the same sign.
+    The sum is infinite where another element of the row is. All infinite elements have the same sign.
     """
     infinite = np.isinf(terms)
     finite = np.where(infinite, 0.0, terms)
@@ -401,12 +411,13 @@ def solution(
     objective: np.ndarray,
     near: np.ndarray | None = None,
 ) -> np.ndarray | str:
-    """(n,) int, values between bounds with A x = y and the smallest objective; why there are none otherwise.
+    """(n,) int, the x between the bounds with A x = y and the smallest objective; a str with the reason if
+    none.
 
     Parameters
     ----------
-    objective : (n,) float, the coefficients of what is made small
-    near : (n,) int, values from which the sum of the distances is made small besides
+    objective : (n,) float, the coefficients of a linear function that is minimised
+    near : (n,) int, values; the sum of the distances of x to them is added to the objective
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import, and needed by few models
 

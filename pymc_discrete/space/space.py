@@ -20,11 +20,11 @@ from pymc_discrete.space.linear_constraint import LinearConstraint, Lines
 # In a support of at most this many values, all values are neighbours. In a wider one the neighbours are given
 # by offsets from the current value, except for variables in the argument `whole` of `Space.build`.
 LARGEST_SUPPORT = 256
-# takes the place of a missing bound; a bound that the user gives may be larger, up to LARGEST_BOUND
+# stands for a missing bound; a bound that the user gives may be larger, up to LARGEST_BOUND
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
 WIDTH = 8  # default of `Variable.width`
-SMALLEST = 8.0  # the offsets of a window "auto" reach at least to this
+SMALLEST = 8.0  # the offsets of a window "auto" go at least up to this number
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +71,21 @@ class Variable:
 
     @property
     def kind(self) -> Hashable:
-        """A key that is equal for variables that can be joined into one: K, the order and the offsets.
+        """A key that is equal for variables that can be joined into one variable: K, the order and the
+        offsets.
 
-        A partition is joined with no other variable, whose sites cannot be in its clusters.
+        A partition is joined with no other variable, since sites of another one cannot be in its clusters.
         """
         offsets = None if self.offsets is None else self.offsets.tobytes()
         return (self.K, self.nominal, offsets, self.name if self.partition else None)
 
     @property
     def stretches(self) -> tuple[int, np.ndarray]:
-        """(w, strides): the w + 1 equally spaced values that Gibbs sampling draws from, and their possible
+        """(w, strides): w + 1 equally spaced values, from which Gibbs sampling draws, and their possible
         spacings.
 
-        With the largest spacing they reach as far as the offsets. One of the values is the current one.
+        With the largest spacing the values extend as far as the offsets. One of the values is the current
+        one.
         """
         offsets = np.asarray(self.offsets)
         steps = offsets[offsets > 0]
@@ -103,12 +105,12 @@ class Variable:
 
     @property
     def K(self) -> int:
-        """Neighbours per site."""
+        """The number of neighbours of each site; in a finite support, the current value is counted as one."""
         return int(self.counts.max(initial=1)) if self.offsets is None else len(self.offsets)
 
     @property
     def moves(self) -> int:
-        """Neighbours per site other than the current value."""
+        """The number of neighbours of each site that differ from the current value."""
         return self.K - 1 if self.finite else self.K
 
     @property
@@ -143,7 +145,7 @@ class Linear(NamedTuple):
     ----------
     sites : (n,) int, the sites that get new values
     read : (n, m) int, the m sites of which each new value is computed
-    coefficients : (n, m) int, of these
+    coefficients : (n, m) int, of the sites read
     """
 
     sites: np.ndarray
@@ -152,7 +154,8 @@ class Linear(NamedTuple):
 
     @classmethod
     def of_arrays(cls, forms: Mapping[str, Mapping[str, int]], members: Collection[Member]) -> "Linear":
-        """The map that replaces each element of arrays by a sum of the elements in the same place of others.
+        """The map that replaces each element of some arrays by a linear combination of the same element of
+        others.
 
         Parameters
         ----------
@@ -172,7 +175,7 @@ class Linear(NamedTuple):
         return cls(np.concatenate(sites), np.concatenate(read), np.concatenate(coefficients))
 
     def of(self, x: Any, xp: Any = np) -> Any:
-        """(..., d) int, the sites x (..., d) after it; `xp` is the array library."""
+        """(..., d) int, the sites after the map is applied to x (..., d); `xp` is the array library."""
         new = (x[..., self.read] * self.coefficients).sum(-1).astype(x.dtype)
         if xp is not np:
             return x.at[..., self.sites].set(new)
@@ -203,7 +206,7 @@ class Support(NamedTuple):
         Raises
         ------
         ValueError
-            Where it is no pair of bounds, these do not fit its shape, or it is empty.
+            For a support that is no pair of bounds, bounds that do not fit its shape, and an empty support.
         """
         if not (isinstance(support, tuple | list) and len(support) == 2):
             raise ValueError(
@@ -234,7 +237,7 @@ class Support(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list["Support"]) -> "Support":
-        """Several, one after another."""
+        """The supports of several variables as one, one after another."""
         lower, upper = np.concatenate([p.lower for p in parts]), np.concatenate([p.upper for p in parts])
         shape = parts[0].shape if len(parts) == 1 else lower.shape
         return cls(shape, lower, upper, any(p.unbounded for p in parts))
@@ -250,7 +253,7 @@ class ByTotals(NamedTuple):
 
     Attributes
     ----------
-    to_sites, to_values : maps from the values to the sites, and back
+    to_sites, to_values : maps from the values to the sites, and from the sites to the values
     lower, upper : (d,) int, bounds of the values, one array after another
     """
 
@@ -283,8 +286,8 @@ class Space:
     nominal : (d,) bool
         Sites whose values have no order.
     constrained : (d,) bool
-        Sites that change only together with another one, see `Variable.constraint`. Of their own values only
-        the current one is inside the support.
+        Sites that change only together with another one, see `Variable.constraint`. As neighbours of such a
+        site alone, all values but the current one are outside the support.
     column : (d, K) int
         For each neighbour its offset, or its value less the lower bound where the variable is finite.
     exists : (d, K) bool
@@ -419,13 +422,13 @@ class Space:
         return cls(variables, members)
 
     def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
-        """The same sites, where variables of one kind are joined.
+        """The same sites, with some variables of the same kind joined into one.
 
         Parameters
         ----------
         groups : list of lists of str
-            The names of the arrays in each group. They are those of one variable with a constraint, or those
-            of variables with the same `Variable.kind`.
+            The names of the arrays in each group: the arrays of one variable with a constraint, or arrays of
+            variables with the same `Variable.kind`.
         names : list of str
             The name of the variable that takes the place of each group.
         """
@@ -446,21 +449,25 @@ class Space:
         return Space(variables, members)
 
     def ravel(self, point: Mapping[str, Any], xp: Any = np) -> Any:
-        """(d,) int, the sites at a point {name: array}; `xp` is the array library."""
+        """(d,) int, the sites x at a point {name: array}; `xp` is the array library."""
         values = [xp.asarray(point[m.name]).reshape(-1).astype(int) for m in self.members]
         return self.of_values(xp.concatenate(values), xp)
 
     def of_values(self, values: Any, xp: Any = np) -> Any:
-        """(..., d) int, the sites, of the values (..., d) of the arrays one after another."""
+        """(..., d) int, the sites x that belong to the values (..., d) of all arrays, one array after
+        another.
+        """
         return values if self.totals is None else self.totals.to_sites.of(values, xp)
 
     def values_at(self, x: Any, xp: Any = np) -> Any:
-        """(..., d) int, the values of the arrays one after another, at the sites x (..., d)."""
+        """(..., d) int, the values of all arrays, one array after another, that belong to the sites x (...,
+        d).
+        """
         return x if self.totals is None else self.totals.to_values.of(x, xp)
 
     @cached_property
     def sites(self) -> list[tuple[str, int]]:
-        """[(array, flat index)] of each site."""
+        """For each site the array that holds it, and its flat index there."""
         return [(m.name, i) for m in self.members for i in range(m.size)]
 
     @property
@@ -474,21 +481,21 @@ class Space:
         return m.name, int(i) - m.start
 
     def names_at(self, sites: Sequence[int] | np.ndarray) -> list[str]:
-        """The names of the arrays that hold some of these sites, (n,) int."""
+        """The names of the arrays that hold the given sites (n,) int."""
         return list(dict.fromkeys(self.names[np.asarray(sites, int)].tolist()))
 
     def unravel(self, x: Any) -> dict[str, Any]:
-        """{name: array} of the sites x (d,)."""
+        """{name: array}, the arrays that belong to the sites x (d,)."""
         values = self.values_at(x, np if isinstance(x, np.ndarray) else jnp)
         return {m.name: values[m.start : m.start + m.size].reshape(m.shape) for m in self.members}
 
     @property
     def blocks(self) -> list[tuple[int, Variable]]:
-        """(first site, variable) of every variable."""
+        """For each variable the first of its sites, and the variable."""
         return list(zip(self.starts, self.variables, strict=True))
 
     def numbers(self, name: str) -> np.ndarray:
-        """The numbers of the sites of a named array, int, in the shape of the array."""
+        """The indices in x of the sites of a named array, int, in the shape of the array."""
         for m in self.members:
             if m.name == name:
                 return m.start + np.arange(m.size).reshape(m.shape)
@@ -497,9 +504,10 @@ class Space:
         )
 
     def values_of(self, x: Array, start: int, v: Variable, rows: Any = None) -> Array:
-        """(r, moves) int, the values that sites of one variable take after each of their moves.
+        """(r, moves) int, the values that sites of one variable have after each of their moves.
 
-        On finite sites the moves are cyclic shifts by 1, ..., K - 1, else they are the offsets.
+        The moves are the cyclic shifts by 1, ..., K - 1 in a finite support, and the offsets for a site with
+        a window.
         """
         lower, counts = v.lower, v.counts
         if rows is not None:
@@ -509,7 +517,7 @@ class Space:
             now = x[start : start + v.size]
         if v.offsets is not None:
             return now[:, None] + jnp.asarray(v.offsets, x.dtype)
-        if v.K == 2:  # the neighbour is the other value
+        if v.K == 2:  # a site of two values has one move, to the other value
             return (2 * lower + 1 - now)[:, None]
         shift = np.arange(1, v.K)
         return lower[:, None] + jnp.remainder(now[:, None] - lower[:, None] + shift, counts[:, None])
@@ -517,7 +525,8 @@ class Space:
     def by_value(
         self, x: Array, n: int, moves: Array, rows: Any = None, candidates: Array | None = None
     ) -> Array:
-        """Differences (r, K) with a column for each neighbour, from those with a column for each move.
+        """Differences (r, K) with a column for each neighbour, made from differences with a column for each
+        move.
 
         The column of the current value is 0. Differences at candidates are returned as they are.
 
@@ -616,8 +625,8 @@ class Space:
     def in_supports(self, x: Any) -> Any:
         """() bool, whether every site of x is in its support.
 
-        Integers without bounds always are, however large, though moves stay between -/+ `UNBOUNDED`. This may
-        be called inside a traced program.
+        A site without bounds is always in its support, however large its value, though moves stay between -/+
+        `UNBOUNDED`. The method may be called inside a traced program.
         """
         above, below = x > self.upper, x < self.lower
         return ~(above & (self.upper < UNBOUNDED) | below & (self.lower > -UNBOUNDED)).any()
@@ -625,7 +634,7 @@ class Space:
     # ------------------------------------------------------------ sites that change together
     @cached_property
     def set_of(self) -> np.ndarray:
-        """(d,) int, a number for the set that each constrained site belongs to, -1 for the other sites."""
+        """(d,) int, the index of the set that each constrained site belongs to, -1 for the other sites."""
         sets = np.full(self.d, -1)
         for start, v in self.blocks:
             if v.constraint is not None:
@@ -634,7 +643,9 @@ class Space:
 
     @cached_property
     def drawn_with(self) -> np.ndarray:
-        """(d,) int, as `set_of`, where sites that lines join are also a set."""
+        """(d,) int, the index of the set in which each site changes, as in `set_of`; sites that lines join
+        are sets too.
+        """
         sets, last = self.set_of.copy(), self.set_of.max(initial=-1) + 1
         for start, v in self.blocks:
             if v.lines is not None:
@@ -650,11 +661,12 @@ class Space:
 
     @cached_property
     def tied(self) -> np.ndarray:
-        """(m,) int, the sites that linear equations tie: two may be too few to change."""
+        """(m,) int, the sites that linear equations tie, of which more than two may have to change
+        together."""
         return self._sites_of(lambda v: v.constraint is not None and not v.constraint.in_pairs)
 
     def _sites_of(self, which: Callable[[Variable], bool]) -> np.ndarray:
-        """(m,) int, the sites of some variables."""
+        """(m,) int, the sites of the variables for which the function `which` is true."""
         return np.flatnonzero(np.repeat([which(v) for v in self.variables], [v.size for v in self.variables]))
 
     def meets_constraints(self, x: Any) -> Any:
@@ -663,7 +675,7 @@ class Space:
         return functools.reduce(operator.and_, met, True)
 
     def inside_jointly(self, n: int, sites: Any, values: Any, now: Any) -> Any:
-        """(r, C) bool, whether all sites of a row are between their bounds, at values that they can take.
+        """(r, C) bool, whether all sites of a row are between their bounds and meet their constraint.
 
         Parameters
         ----------
@@ -674,7 +686,7 @@ class Space:
         values : (r, C, m) int
             The values that they would take.
         now : (r, m) int
-            Their current values.
+            The current values of the sites.
         """
         v = self.variables[n]
         lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
@@ -692,7 +704,7 @@ def masked_differences(d: Array, values: Array, inside: Array, now: Array) -> Ar
     values : (r, K) int
         The values that the sites would take.
     inside : (r, K) bool
-        Whether these are in the support.
+        Whether the values are in the support.
     now : (r,) int
         The current values.
     """
@@ -706,7 +718,7 @@ def refuse_other_names(
     mappings: Mapping[str, Any],
     equations: Mapping[tuple[str, ...], Any],
 ) -> None:
-    """Refuse names of variables that a space does not have, in arguments of `Space.build`.
+    """Raise an error for names of variables that a space does not have, in arguments of `Space.build`.
 
     Parameters
     ----------
@@ -737,7 +749,8 @@ def constrained(
     sums: Mapping[str, Any],
     permutations: Collection[str],
 ) -> tuple[Support, Constraint | None]:
-    """The constraint of variables that are one in the space, and their support, no wider than it leaves.
+    """The constraint of variables that are joined into one, and a support as narrow as the constraint makes
+    it.
 
     Parameters
     ----------
@@ -770,13 +783,13 @@ def offsets_for(
 
     Parameters
     ----------
-    names : of the model's variables that are joined into this one
+    names : of the model's variables that are joined into this variable
     window, scale : as for `Space.build`
     every_value : whether every value of a bounded support is a neighbour, however many
     """
     window = window.get(names[0], "auto") if isinstance(window, dict) else window
     reach = 2.0 * max(scale.get(n, 0.0) for n in names) if support.unbounded else support.widest / 4
-    # computed for finite variables too, so that an invalid window is always an error
+    # Offsets are computed for finite variables too, so that an invalid window always raises an error.
     offsets = offsets_of(names[0], window, max(SMALLEST, reach))
     finite = support.widest <= LARGEST_SUPPORT or (every_value and not support.unbounded)
     return None if finite else offsets
@@ -791,7 +804,7 @@ def shape_of(name: str, shape: Any) -> tuple[int, ...]:
 
 
 def bound_of(name: str, value: Any, missing: int) -> np.ndarray:
-    """A bound as an integer array, with `missing` for None and UNBOUNDED for infinite values."""
+    """A bound as an integer array: None becomes `missing`, and infinite values become -/+ UNBOUNDED."""
     array = np.asarray(missing if value is None else value)
     if array.dtype.kind == "f":
         if np.isnan(array).any():
@@ -818,7 +831,7 @@ def offsets_of(name: str, window: Any, reach: float) -> np.ndarray:
     A generalisation of the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1.
     """
     if isinstance(window, str) and window in ("auto", "geometric"):
-        # short steps explore locally, long ones cross the support
+        # short moves explore locally, long moves cross the support
         steps = 2 ** np.arange(int(np.log2(reach)) + 1)
     elif isinstance(window, int | np.integer) and not isinstance(window, bool) and window >= 1:
         steps = np.arange(1, int(window) + 1)

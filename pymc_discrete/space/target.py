@@ -30,7 +30,8 @@ class Target:
     def __init__(self, density: Density, context: Any = None):
         self.density, self.context = density, context
         self._point: dict[str, Any] | None = None
-        self._inputs: Any = None  # what the context is prepared from, as long as it is not prepared yet
+        # the inputs from which the context will be prepared, None once it is prepared
+        self._inputs: Any = None
 
     def tree_flatten(self) -> tuple[tuple[Any], Density]:
         return (self.context if self._inputs is None else self.ready(),), self.density
@@ -45,11 +46,12 @@ class Target:
 
     @property
     def _given(self) -> GivenInputs:
-        """The density, for uses that need one whose context is computed from inputs."""
+        """The density, as a `GivenInputs`: a density whose context is computed from inputs."""
         return cast(GivenInputs, self.density)
 
     def ready(self) -> Any:
-        """The context, prepared from the density's default inputs where there is none yet."""
+        """This target with its context, which is prepared from the density's default inputs if it
+        is missing."""
         if self.context is None:
             self.context = self._prepared(self._inputs_of_context())
         return self.context
@@ -65,16 +67,18 @@ class Target:
         return self._given.default_inputs() if self._inputs is None else self._inputs
 
     def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
-        """The log density at x, the differences and the rest, see `evaluated`; needs no context."""
+        """The result of `Density.evaluated` at x: the log density, the differences and the rest; needs no
+        context.
+        """
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
-            # an array of NumPy, for which JAX makes no program of its own
+            # x is a NumPy array, since JAX makes a small program for each operation on its own arrays
             x = np.asarray(x)
             logdensity, differences, rest = function(self._inputs_of_context(), x, with_differences)
         return self._within_supports(x, logdensity), differences, rest
 
     def _within_supports(self, x: Array | np.ndarray, logdensity: Array) -> Array:
-        """The log density at x, but -inf beyond the supports, where that of `density` may be wrong."""
+        """The log density at x, and -inf beyond the supports, where the density's own value may be wrong."""
         if is_traced((x, logdensity)):
             return jnp.where(self.space.in_supports(x), logdensity, -jnp.inf)
         if self.space.in_supports(np.asarray(x)):
@@ -88,8 +92,8 @@ class Target:
         with self.density.running(traced):
             if traced:
                 return getattr(self.density, name)(*arguments)
-            # JAX refuses a function with options of the compiler in a program that it traces; what depends on
-            # nothing of that program is computed outside of it
+            # JAX refuses a function with compiler options inside a program that it traces. A result that does
+            # not depend on that program is therefore computed outside of it.
             with jax.core.eval_context():
                 return self.density.compiled(name)(*arguments)
 
@@ -136,13 +140,17 @@ class Target:
         return x, target
 
     def given(self, inputs: Any) -> "Target":
-        """The same density in the context of other inputs, not traced, prepared once it is needed."""
+        """This target in the context of other inputs, none of which is traced; the context is prepared when
+        needed.
+        """
         target = Target(self.density)
         target._inputs = inputs
         return target
 
     def point(self, x: ArrayLike) -> dict[str, np.ndarray]:
-        """The full point {value variable name: array} with the block at x and the rest as passed to `at`."""
+        """The full point {value variable name: array}, with x in the block and the other values that `at` was
+        given.
+        """
         return self._given.join(np.asarray(x), self._point)
 
     def logdensity(self, x: ArrayLike) -> Array:
@@ -162,7 +170,7 @@ class Target:
     def differences(self, x: ArrayLike) -> Array:
         """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
 
-        0 at the current value, -inf outside the support.
+        They are 0 at the current value and -inf outside the support.
         """
         if self.context is None and not is_traced(x):
             return self._on_host(x, with_differences=True)[1]
@@ -176,7 +184,7 @@ class Target:
         return self._within_supports(x, logdensity), differences
 
     def differences_alone(self, x: ArrayLike) -> Array:
-        """(d, K) float, nats: `differences`, as if every site could change alone, constraints left out."""
+        """(d, K) float, nats: `differences` without the constraints, as if every site could change alone."""
         return self._run_at("differences_alone", x)
 
     @property
@@ -213,17 +221,18 @@ class Target:
         return self.density.interactions
 
     def joint(self) -> Array:
-        """(E, K, K) nats, the tables of `interactions.pairs`, to which the edges of forests refer.
+        """(E, K, K) nats, the table of each pair in `interactions.pairs`; edges of forests refer to them by
+        index.
 
-        Entries beyond a site's own values are -inf.
+        Elements for values that a site does not have are -inf.
         """
         return self._run("joint", self.ready())
 
     def unaries(self, n: int, x: Array, inside: ArrayLike) -> Array:
         """(size, K) log conditional probabilities of the sites of finite variable n.
 
-        Up to a constant for each site. Tables of pairs of which both sites are `inside` (d,) bool are left
-        out.
+        They are normalised up to a constant for each site. Tables of pairs of which both sites are `inside`
+        (d,) bool are left out.
         """
         return self.density.unaries(n, x, inside, self.ready())
 
@@ -249,7 +258,7 @@ class Target:
     def logits(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
         """The log conditional probabilities of some sites of a finite variable as a function of x.
 
-        Parameters as for `rows`, than which this is cheaper.
+        The parameters are those of `rows`. This takes less time than `rows`.
 
         Returns
         -------
@@ -260,7 +269,7 @@ class Target:
         return self.density.logits(n, rows, self.ready())
 
     def carried(self, x: Array) -> Any:
-        """What a scan of single sites keeps up to date: the tensors that many sites enter, at x."""
+        """Tensors at x in which many sites mix; a scan of single sites updates them after each change."""
         return self.density.carried(x, self.ready())
 
     def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:
@@ -281,7 +290,8 @@ class Target:
     def joint_differences(self, n: int, sites: Array, values: Array, x: Array, carried: Any = None) -> Array:
         """(r, C) nats: log density with all sites of each row at a candidate, less that at x.
 
-        0 at the current values, -inf where the values are outside the support or break the constraint.
+        They are 0 at the current values, and -inf where values are outside the support or break the
+        constraint.
 
         Parameters
         ----------
@@ -298,9 +308,10 @@ class Target:
         return self.density.joint_differences(n, sites, values, x, self.ready(), carried)
 
     def differences_jointly(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
-        """{variable number: (r, C) nats}, `joint_differences` of {variable number: (sites, values)}.
+        """{variable number: (r, C) nats}, `joint_differences` at the moves {variable number: (sites,
+        values)}.
 
-        Computed on the host, with all terms.
+        They are computed on the host, with all terms.
         """
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated_jointly")

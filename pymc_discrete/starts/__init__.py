@@ -1,1 +1,1 @@
-"""What must hold before the first draw, and what is said where it does not."""
+"""Conditions that must hold before the first draw, and the errors where they do not."""

@@ -1,4 +1,4 @@
-"""Log densities that are nan or infinite: errors that name the term responsible, and the remedy."""
+"""Log densities that are nan or infinite: errors that name the responsible term and the remedy."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,17 +15,18 @@ from pymc_discrete.model.support import bounds_of, is_constrained, is_nominal
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.logp_graph import LogpGraph
 
-# A term that is impossible at the start is tried again with all discrete variables at each of these values,
-# to see whether the start is to blame. Where an element of the term depends on one variable of at most 16
-# values from 0, all of them are tried. Vectors whose elements cannot change alone are put in another order.
+# If a term is impossible at the start, it is evaluated again with all discrete variables at each of these
+# values, to see whether the start is the cause. If an element of the term depends on one variable with at
+# most 16 values from 0, all values are tried. Vectors whose elements cannot change alone are put in another
+# order.
 LEVELS = [*range(16), *(2**k for k in range(4, 21, 2))]
 NOT_LEFT = "tuning found nothing possible near it"
-NOT_FOUND = "no possible one was found"  # what a search for a start has come to
-MOST_NAMED = 3  # largest number of elements that a message lists
+NOT_FOUND = "no possible one was found"  # the result of a search for a start, for the message
+MOST_NAMED = 3  # the largest number of elements that a message lists
 
 
 def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
-    """{value as in a message: names of terms} of the terms of a graph that are not finite at a point."""
+    """{the value, as shown in a message: names} of the terms of a graph that are not finite at a point."""
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
@@ -35,12 +36,14 @@ def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
 
 
 def of_model_at(model: pm.Model, point: PointType) -> dict[str, list[str]]:
-    """{value as in a message: names of terms} of a model's terms that are not finite at a point."""
+    """{the value, as shown in a message: names} of the terms of a model that are not finite at a point."""
     return by_value((term.name, term.at(point).sum()) for term in term_values(model))
 
 
 def by_value(values: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
-    """{value as in a message: names} of those (name, value) that are not finite."""
+    """{the value, as shown in a message: names}, from pairs (name, value), for the values that are not
+    finite.
+    """
     found: dict[str, list[str]] = {}
     for name, value in values:
         if not np.isfinite(value) and name not in found.setdefault(f"{float(value):g}", []):
@@ -58,9 +61,9 @@ def impossible(
 
     Parameters
     ----------
-    point : {value variable: value}, where the chain is
-    names : the variables that are sampled from there
-    searched : what was done to find another start
+    point : {value variable: value}, the state of the chain
+    names : the variables that are sampled
+    searched : the result of a search for another start
     """
     discrete = {
         str(v.name): bounds_of(model.values_to_rvs[v]) or (None, None) for v in model.discrete_value_vars
@@ -81,7 +84,7 @@ def impossible(
         if here.any():
             at_start.append(term.named(here))
             throughout = here
-            for trial in trials:  # where an index is out of bounds, a term has no elements
+            for trial in trials:  # if an index is out of bounds, the term has no elements
                 throughout = throughout & np.isneginf(term.at({**point, **trial}))
             if throughout.any():
                 always.append(term.named(throughout))
@@ -114,12 +117,12 @@ def impossible(
 
 
 class TermValue:
-    """The elements of a term of a model's log density, and what was observed there.
+    """The elements of a term of a model's log density, and the observed values of the term.
 
     Parameters
     ----------
     variable : a random variable or a potential
-    logp : its elements, nats
+    logp : the elements of the term, nats
     """
 
     def __init__(self, model: pm.Model, variable: Variable, logp: Variable):
@@ -132,10 +135,10 @@ class TermValue:
         self._why = ""
 
     def at(self, point: PointType) -> np.ndarray:
-        """The elements at a point, nats.
+        """The elements of the term at a point, nats.
 
-        They are -inf alone where one is taken from beyond the end of a table, or a check of the parameters of
-        the distribution fails.
+        The result is a single -inf if an index is beyond the end of a table, or if a check of the parameters
+        of the distribution fails.
         """
         try:
             with np.errstate(all="ignore"):
@@ -151,7 +154,8 @@ class TermValue:
         return logp
 
     def named(self, elements: np.ndarray) -> str:
-        """The term and some of its elements (bool) for a message, with what was observed there."""
+        """The term and some of its elements (bool) for a message, with the observed values of
+        these elements."""
         where = np.argwhere(elements)
         values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:MOST_NAMED]]
         observed = [f"observed as {', '.join(values)}"] if values else []
@@ -168,7 +172,7 @@ class TermValue:
 
 
 def term_values(model: pm.Model) -> Iterator[TermValue]:
-    """The terms of the log density, as the model has them."""
+    """A `TermValue` for each term of the model's log density."""
     variables = [*model.basic_RVs, *model.potentials]
     for variable, logp in zip(variables, model.logp(variables, sum=False), strict=True):
         yield TermValue(model, variable, logp)
@@ -185,7 +189,7 @@ def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
 
 
 def not_finite(terms: dict[str, list[str]], logp: float) -> str:
-    """The error message for a log density that is nan or +inf through these terms, `{value: names}`."""
+    """The error message for a log density that is nan or +inf because of these terms, `{value: names}`."""
     bad = ", ".join(f"{shown(names)} ({value})" for value, names in terms.items() if value != "-inf")
     return (
         f"The log density is {logp:g}, through {bad or 'its sum'}. Look for nan in the data and for "

@@ -1,4 +1,4 @@
-"""A possible start of a chain, where the one that was given or drawn is impossible."""
+"""A possible start of a chain, in case the given or drawn start is impossible."""
 
 import logging
 from collections.abc import Callable
@@ -27,23 +27,23 @@ from pymc_discrete.structure.numbers import NeedsValues
 
 _log = logging.getLogger("pymc.discrete")
 
-DEAREST_SWEEP = 1e8  # no search is made if a sweep has more operations, as counted from the graph
+DEAREST_SWEEP = 1e8  # there is no search if a sweep has more operations than this, as counted from the graph
 
 _kept: Kept[Callable[..., Any] | None] = Kept(PROGRAMS)
 
 
 def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.random.Generator) -> np.ndarray:
-    """(d,) int, the sites x if they are possible, else a possible state, or x where none is found.
+    """(d,) int, the sites x if they are possible; else a possible state, or x if none is found.
 
-    A count below what was observed of it is the usual case: its prior says nothing of the data, and a chain
-    that starts near the prior's mean may find nothing possible within reach of its steps.
+    Usually a count is below the number that was observed of it: its prior says nothing about the data, and a
+    chain that starts near the mean of the prior may find no possible state among its neighbours.
 
     Parameters
     ----------
-    density : of the block
+    density : the density of the block
     x : (d,) int
-    inputs : those of the density's context
-    rng : is drawn from only where x is impossible
+    inputs : the inputs of the density's context
+    rng : a random generator, which is used only if x is impossible
     """
     target = Target(density)
     target._inputs = inputs
@@ -60,7 +60,7 @@ def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.ra
 
 
 def say_moved(names: list[str]) -> None:
-    """Log which variables did not stay where they were to start."""
+    """Log the names of the variables whose starting values were changed."""
     if names:
         _log.info(f"The start of {shown(names)} was impossible, and was moved to a possible one.")
 
@@ -84,9 +84,9 @@ def refuse_nan(model: pm.Model) -> None:
 
 
 def searching(density: ModelDensity) -> Callable[..., Any] | None:
-    """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it is too dear.
+    """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it costs too much.
 
-    Where all sites can be drawn at once, it is such a draw, which is possible if any state is.
+    If all sites can be drawn at once, the search is such a draw, which is possible if any state is.
     """
     what = f"the search for a possible start of {shown(density.names)}"
     if sums := affordable_sums(density):

@@ -1,4 +1,5 @@
-"""A log density without impossible states, in which a search finds one that is possible in the original."""
+"""A log density without impossible states, by which a search finds a state that is possible in the
+original."""
 
 import copy
 from dataclasses import replace
@@ -18,21 +19,23 @@ from pymc_discrete.space.space import Variable as Sites
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.sums import all_summands
 
-SHARE, PENALTY = "/share", "/penalty"  # the inputs of a softened density, which follow those of the density
-# attributes that a density computes at first use from its terms, and a copy with other terms must not inherit
+# the names of the inputs of a softened density that follow the inputs of the density
+SHARE, PENALTY = "/share", "/penalty"
+# attributes that a density computes from its terms at first use, which a copy with other terms must not
+# inherit
 COMPUTED = {
     name for kind in ModelDensity.__mro__ for name, a in vars(kind).items() if isinstance(a, cached_property)
 }
-NEAR = 16  # all values up to this distance are neighbours, since a state may be possible at one value only
-# the largest offset to a neighbour; where integers have 32 bits, the largest is the square root of this
+NEAR = 16  # all values up to this distance are neighbours, since only one value may make a state possible
+# the largest offset to a neighbour; where integers have 32 bits, it is the square root of this number
 FARTHEST_NEIGHBOUR = 2**30
 
 
 def softened(density: ModelDensity) -> ModelDensity:
-    r"""A log density in which everything that is impossible costs a penalty instead.
+    r"""A log density in which every impossible element costs a penalty instead.
 
-    The log density is a sum of elements :math:`e_j(x)`, and it is :math:`-\infty` where one of them is. Here
-    it is
+    The log density is a sum of elements :math:`e_j(x)`, and it is :math:`-\infty` where one of the elements
+    is. The softened density is
 
     .. math:: \sum_j \begin{cases} s \, e_j(x) & \text{where } e_j(x) \text{ is finite} \\
         -p & \text{elsewhere} \end{cases}
@@ -71,17 +74,18 @@ def softened(density: ModelDensity) -> ModelDensity:
 
 
 def without_impossible(part: Variable, share: Variable, penalty: Variable) -> Variable:
-    """A tensor with its finite elements times `share`, and minus the penalty in place of the others."""
+    """A tensor with its finite elements times `share`, and minus the penalty in place of its other
+    elements."""
     return pt.switch(pt.isnan(part) | pt.isinf(part), -penalty, share * part)
 
 
 def has_floats(part: Variable) -> bool:
-    """Whether a tensor has floats, which can be infinite."""
+    """Whether a tensor has floats, since only floats can be infinite."""
     return part.type.dtype.startswith("float")
 
 
 def with_far_neighbours(v: Sites) -> Sites:
-    """The sites of a variable, where those with a window have neighbours at all scales."""
+    """The sites of a variable, where sites with a window get neighbours at all distances."""
     if v.finite or not v.size:
         return v
     farthest = FARTHEST_NEIGHBOUR if width_of_models() else int(FARTHEST_NEIGHBOUR**0.5)

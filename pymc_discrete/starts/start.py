@@ -16,11 +16,12 @@ from pymc_discrete.starts.not_finite import raise_not_finite
 from pymc_discrete.structure.rounding import NOT_WORTH_IT, room
 
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
-BLURRED = 0.05  # largest error of a difference by rounding, in nats, that goes without a warning
+BLURRED = 0.05  # the largest rounding error of a difference, in nats, that is accepted without a warning
 KINDS_OF_START = ("point", "dispersed")
-# of sites of which few should change (see `Density.few_of`), how many a random start draws anew on average
+# the mean number of sites that a random start changes among the sites of which few should change (see
+# `Density.few_of`)
 FEW_CHANGED = 16
-ATTEMPTS = 5  # number of states, drawn from the whole support, that are tried for a dispersed start
+ATTEMPTS = 5  # the number of states, drawn from the whole support, that are tried as a dispersed start
 
 
 def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
@@ -58,8 +59,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         if moves:
             jointly = [np.asarray(d)[:, 0] for d in target.differences_jointly(x, moves).values()]
             claimed = np.concatenate([claimed, *jointly])
-        # These are separate calls of a function that is compiled already. One call for all of them would be
-        # another program to compile.
+        # These are separate calls of a function that is compiled already. A single call for all of them would
+        # be another program to compile.
         logp_at_neighbours = np.array([float(target.logdensity(y)) for y in neighbours])
     except NotImplementedError as e:
         raise no_jax_version([m.name for m in space.members], e) from e
@@ -80,12 +81,12 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
 def refusal(space: Space, x: np.ndarray, names: Collection[str] | None = None) -> str | None:
     """The message for a state x (d,) outside the support; None for one inside it.
 
-    It is on the first vector that breaks its constraint, or the first site outside its support. Where a bound
-    is missing, the number that takes its place is outside, too: a chain there could go no further.
+    The message names the first vector that breaks its constraint, or the first site outside its support. The
+    number that stands for a missing bound also counts as outside, since a chain there could go no further.
 
     Parameters
     ----------
-    names : the variables that are looked at; all by default
+    names : the variables that are checked; by default all variables
     """
     looked_at = np.zeros(len(x), bool)
     for m in space.members:
@@ -111,7 +112,8 @@ def refusal(space: Space, x: np.ndarray, names: Collection[str] | None = None) -
 
 
 def solved(space: Space, x: np.ndarray) -> np.ndarray:
-    """(d,) int, the state x, or the nearest one at which all linear equations hold and bounds are kept."""
+    """(d,) int, the state x, or the nearest state at which all linear equations hold and all
+    bounds are kept."""
     y = x.copy()
     for start, v in space.blocks:
         if v.constraint is not None:
@@ -122,7 +124,7 @@ def solved(space: Space, x: np.ndarray) -> np.ndarray:
 def random_moves(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[int, tuple[Any, Any]]:
     """{variable number: (sites (r, m), values (r, 1, m))}, random changes of sites that keep constraints.
 
-    `CHECKED_NEIGHBOURS` of each variable with a constraint.
+    There are `CHECKED_NEIGHBOURS` changes for each variable with a constraint.
     """
     moves = {}
     for n, (start, v) in enumerate(space.blocks):
@@ -171,7 +173,7 @@ def check_differences(
                 1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1), NOT_WORTH_IT
             )
             # Larger errors may come from the rounding of large terms that cancel in the log density, so they
-            # are compared with a bound that takes the size of each term into account.
+            # are compared with a bound that depends on the size of each term.
             large = np.flatnonzero(~(error <= usual))
             far = {n: neighbours[np.flatnonzero(of_variable)[n]] for n in large}
             if not all(error[n] <= rounding_room(target, x, y, eps) for n, y in far.items()):
@@ -204,24 +206,24 @@ def check_differences(
 
 
 def blur(target: Target, x: np.ndarray, y: np.ndarray, claimed: float) -> float:
-    """Error of the claimed difference by rounding, in nats.
+    """The rounding error of the claimed difference, in nats.
 
-    It is measured against a log density that adds up its change summand by summand, as the samplers do.
+    The error is measured by a log density whose change is added up summand by summand, as in the samplers.
     """
     return abs(float(target.centred(x).logdensity(y)) - claimed)
 
 
 def rounding_room(target: Target, x: np.ndarray, y: np.ndarray, eps: float) -> float:
-    """Largest error by rounding, in nats, of the difference of two states.
+    """The largest rounding error, in nats, of the difference between two states.
 
-    It is computed from the terms of the density, which may be far larger than their sum.
+    The error is computed from the terms of the density, which may be far larger than their sum.
     """
     density = cast(ModelDensity, target.density)
     return sum(float(room(density.rounding(target.point(state)), eps)) for state in (x, y))
 
 
 def with_value(x: np.ndarray, site: Any, value: Any) -> np.ndarray:
-    """A copy of x (d,) with one site, or several, at another value."""
+    """A copy of x (d,) in which one site, or several, have other values."""
     y = x.copy()
     y[site] = value
     return y
@@ -230,11 +232,11 @@ def with_value(x: np.ndarray, site: Any, value: Any) -> np.ndarray:
 def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
     """A random state (d,) of positive density.
 
-    Every site is drawn uniformly, a finite one from its support and a windowed one from its neighbours, and
-    vectors with a constraint as wholes. If `ATTEMPTS` such states have density zero, sites are drawn from
-    those values that have positive density while all other sites are as in x: all of them, and then random
-    sets of half as many, until the state is possible or no site is left. If x has density zero too, the state
-    is x. A site without bounds whose number is too large to be counted stays as it is.
+    Every finite site is drawn uniformly from its support, every windowed site from its neighbours, and each
+    vector with a constraint as a whole. If `ATTEMPTS` such states have density zero, sites are drawn from the
+    values that have positive density while all other sites are as in x: first all sites, then random sets of
+    half as many sites again and again, until the state is possible or no site is left. If x also has density
+    zero, x is returned. A site without bounds whose value is beyond `UNBOUNDED` stays as it is.
     """
     countable = ~target.space.windowed | ((x >= -UNBOUNDED) & (x <= UNBOUNDED))
     for drawn, share in attempts(x, target):
@@ -248,7 +250,9 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
 
 
 def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable[..., Any], float]]:
-    """How the attempts of `dispersed` draw sites, and what share of them."""
+    """For each attempt of `dispersed`, the function that draws sites, and the share of the sites that are
+    drawn.
+    """
     yield from [(anywhere, 1.0)] * ATTEMPTS
     if float(target.logdensity(x)) > -np.inf:
         drawn, share = anywhere_possible(x, target), 1.0
@@ -272,7 +276,7 @@ def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarra
 
 
 def shared_uniforms(uniforms: np.ndarray, space: Space) -> np.ndarray:
-    """Uniforms (d,), in which all sites of a vector with a constraint have that of its first site."""
+    """Uniforms (d,), in which all sites of a vector with a constraint get the uniform of its first site."""
     if not space.constrained.any():
         return uniforms
     _, first, of_site = np.unique(space.set_of, return_index=True, return_inverse=True)
@@ -280,7 +284,7 @@ def shared_uniforms(uniforms: np.ndarray, space: Space) -> np.ndarray:
 
 
 def anywhere_possible(x: np.ndarray, target: Target) -> Callable[..., Any]:
-    """As `anywhere`, from those values only that a site can take while the others are as in x."""
+    """As `anywhere`, but from the values that a site can take while all other sites are as in x."""
     values, inside = target.space.neighbours(x)
     possible = inside & (np.asarray(target.differences(x)) > -np.inf)
 
@@ -291,11 +295,13 @@ def anywhere_possible(x: np.ndarray, target: Target) -> Callable[..., Any]:
 
 
 def column_at_random(exists: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(n,) int, one of the columns where `exists` (n, K) holds, uniformly; the first where there is none."""
+    """(n,) int, in each row a random column at which `exists` (n, K) is true; the first column if there is
+    none.
+    """
     return np.where(exists, rng.random(exists.shape), -1.0).argmax(axis=1)
 
 
 def interval(lower: int, upper: int) -> str:
-    """Bounds in mathematical notation, such as [0, inf)."""
+    """Bounds as text in mathematical notation, such as [0, inf)."""
     low = "(-inf" if lower == -UNBOUNDED else f"[{lower}"
     return f"{low}, inf)" if upper == UNBOUNDED else f"{low}, {upper}]"

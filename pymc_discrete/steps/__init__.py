@@ -1,1 +1,1 @@
-"""PyMC's step methods: the engine, driven by pm.sample."""
+"""PyMC's step methods, in which pm.sample drives the engine."""

@@ -1,11 +1,10 @@
-"""Draws that are made ahead: what a step of `pm.sample` does that moves all of its model.
+"""Draws made ahead of pm.sample, by a step that moves all variables of its model.
 
 PyMC asks a step for one draw at a time. A step that moves all variables of its model need not wait to be
 asked: it hands out the next of a chunk of draws, which the program of `pmd.sample` has made, as long as the
 point that comes in is, bit for bit, the one that it handed out last. If another step has moved a variable in
 between, the draws that were made and not handed out are discarded, and the chain goes on from the point that
-came in. That is exact: whether another step moves does not depend on draws that nobody has seen.
-
+came in. This is exact, since whether another step moves does not depend on draws that were not handed out.
 Nothing here starts JAX or imports it: where PyMC runs a chain in a process of its own, this module hands out
 draws there that the process of the step makes (`steps/served.py`).
 """
@@ -28,9 +27,11 @@ from pymc_discrete.steps.shared import LeftValues
 
 _log = logging.getLogger("pymc.discrete")
 
-MOST_FIRST = 2  # numbers that PyMC may draw from a chain's generator before the chain begins
-TUNE_BY_DEFAULT = 1000  # tuning draws of a chain that nobody announced by `setup_chain`
-# statistics of NUTS: {name in a program: name in a step of PyMC, which stores it under the first name}
+# the largest number of random numbers that PyMC may draw from a chain's generator before the chain begins
+MOST_FIRST = 2
+TUNE_BY_DEFAULT = 1000  # the number of tuning draws of a chain that `setup_chain` did not announce
+# statistics of NUTS: {name in a program: name in a PyMC step, which stores the statistic under the first
+# name}
 NUTS_NAMES = {"acceptance_rate": "mean_tree_accept", "n_steps": "tree_size", "tree_depth": "depth"}
 NUTS_STATISTICS: dict[str, tuple[type, list[int]]] = {
     "depth": (np.int64, []),
@@ -48,19 +49,19 @@ NUTS_STATISTICS: dict[str, tuple[type, list[int]]] = {
 
 @dataclass_state
 class AheadState(DataClassState):
-    """The state of a step that makes its draws ahead: its settings, which do not change, and its chain."""
+    """The state of a step that makes its draws ahead: its fixed settings, and its chain."""
 
     settings: str = field(metadata={"frozen": True})
     ahead_state: Any
 
 
 class Ahead:
-    """The draws of the chains of a model, made ahead of the step that hands them out.
+    """The draws of the chains of a model, which are made before the step hands them out.
 
     Parameters
     ----------
-    source : makes a `ChainSource`
-    who : the step that hands the draws out, as messages name it
+    source : a function that makes a `ChainSource`
+    who : the name, in messages, of the step that hands the draws out
     own : for each step of the program, the variables that it draws
     by_nuts : continuous value variables that NUTS moves
     slots : for NUTS and then for each step, the index of the dictionary that gets its statistics
@@ -77,16 +78,17 @@ class Ahead:
         self._make_source, self.who, self.slots = source, who, list(slots)
         self.own, self.by_nuts = [list(names) for names in own], list(by_nuts)
         self._source: ChainSource | None = None
-        self._handed: Handed | None = None  # a state that was set, from which the next draw goes on
-        self._left_before: list[str] = []  # variables that were left to other steps, each logged once
-        self._to_come = 0  # chains of this run that have not been set up
+        self._handed: Handed | None = None  # a state that was set, from which the next draw continues
+        # variables that were left to other steps; each of these is logged once
+        self._left_before: list[str] = []
+        self._to_come = 0  # the number of chains of this run that have not been set up
         self._foreseen: deque[Foreseen] = deque()
         self.set_up(np.random.default_rng(), TUNE_BY_DEFAULT, 0, announced=False)
 
     def set_up(self, rng: np.random.Generator, tune: int, draws: int, announced: bool = True) -> None:
-        """Begin a chain, as `setup_chain` of a step.
+        """Begin a chain, with the arguments of `setup_chain` of a step.
 
-        A chain that does not tune begins with the adaptation of a state that was set, if one was.
+        A chain that does not tune begins with the adaptation of a state that was set, if there is one.
         """
         self._handed = self._handed if tune == 0 and announced else None
         self.close()
@@ -96,7 +98,7 @@ class Ahead:
         self._rng, self._order = rng, ChainOrder(tune, draws, announced, 0, [])
         self._chunk: Any = None
         self._used, self._divergences = 0, 0
-        self._state: bytes | None = None  # the chain's state before the chunk, once it was asked for
+        self._state: bytes | None = None  # the chain's state before the chunk, if it was asked for
         self._last: dict[str, bytes] = {}
         self._said = False  # whether a warning was logged that two steps move the same variable
         self._ended = tune == 0  # whether tuning has ended
@@ -109,12 +111,12 @@ class Ahead:
 
     # ------------------------------------------------------------ the next chains
     def expect(self, chains: int) -> None:
-        """Learn that a run of some chains begins, each of which will be set up when the one before has ended.
+        """Note that a run of some chains begins, each of which is set up after the previous chain has ended.
 
-        Where all of them are run by one process, processors would wait meanwhile. So the draws of the next
-        chain are made beside those of this one, from the seed and the point that it will begin with if PyMC
-        does as it does now. If it begins with others, they are discarded. A foreseen chain has no more draws
-        than this one, so that soon nothing is made any more after a run that somebody has stopped.
+        If one process runs all chains, other processors would be idle. So the draws of the next chain are
+        made beside the draws of this chain, from the seed and the point with which PyMC is expected to begin
+        it. If the chain begins otherwise, these draws are discarded. A chain that is begun ahead has no more
+        draws than this chain, so that after a run is stopped no further draws are made.
         """
         self._foresee_nothing()
         self._to_come = chains
@@ -128,7 +130,8 @@ class Ahead:
     def _foresee(self) -> None:
         """Have draws of the next chains made in the background.
 
-        It is called after a chunk of this chain was handed out as a whole: no other step moves its variables.
+        The method is called after a whole chunk of this chain was handed out, so that no other step moves its
+        variables.
         """
         assert self._source is not None
         while self._siblings is not None and len(self._foreseen) < min(self._to_come, self._source.spare):
@@ -140,7 +143,7 @@ class Ahead:
             chain.source.allow(self._chunk.first + self._chunk.length)
 
     def _source_of(self, order: ChainOrder, point: dict[str, np.ndarray]) -> ChainSource:
-        """The source of the draws of a chain that begins at a point."""
+        """The source of the draws of a chain that begins at a given point."""
         if self._foreseen:
             chain = self._foreseen.popleft()
             if chain.order == order and chain.point == in_bytes(point):
@@ -181,11 +184,11 @@ class Ahead:
         self._take(self._source.begin(self._order, self._first))
 
     def _take(self, chunk: Chunk) -> None:
-        """Hand out the draws of a chunk from now on."""
+        """Hand out the draws of a given chunk from now on."""
         self._chunk, self._used, self._state = chunk, 0, None
 
     def _moved_by_others(self, changed: list[str], point: PointType) -> None:
-        """Go on from a point at which other steps have moved variables."""
+        """Continue from a point at which other steps have moved variables."""
         assert self._source is not None
         self._foresee_nothing()  # the other steps will move the variables of the next chain, too
         left = [] if self._ended else [n for n in changed if n in self.by_nuts]
@@ -203,11 +206,11 @@ class Ahead:
         self._take(self._source.moved(self._used, copied(point), self._order.left))
 
     def _statistics(self, values: dict[str, Any]) -> StatsType:
-        """The dictionaries of statistics of one draw.
+        """The dictionaries with the statistics of one draw.
 
         Parameters
         ----------
-        values : {statistic: () or (blocks that have it,)}
+        values : {statistic: () or (number of blocks that have it,)}
         """
         all_names = [name for _, names in self._chunk.blocks for name in names]
         seen: dict[str, int] = {}
@@ -215,7 +218,8 @@ class Ahead:
         if self.by_nuts:  # these zeros are the result if other steps move all variables of NUTS
             each[self.slots[0]] = {name: dtype() for name, (dtype, _) in NUTS_STATISTICS.items()}
         for place, names in self._chunk.blocks:
-            # NUTS that only moves what a discrete step integrates out has no place in the declared statistics
+            # PyMC declares no statistics for a NUTS that only moves the variables left when a discrete step
+            # integrates others out
             nowhere = place == STANDS_IN or (place == NUTS and not self.by_nuts)
             stats = {} if nowhere else each[self.slots[place + 1]]
             for name in names:
@@ -234,7 +238,7 @@ class Ahead:
 
     # ------------------------------------------------------------ the end of tuning
     def stop_tuning(self) -> None:
-        """Tune no further, and log what is to be said of the chain."""
+        """Tune no further, and log the warnings and remarks about the chain."""
         if self._source is None and self._handed is not None and not self._ended:
             self._go_on({})
         self._ended = True
@@ -249,7 +253,9 @@ class Ahead:
     # ------------------------------------------------------------ the state of a chain
     @property
     def state(self) -> Handed | None:
-        """What a chain needs to go on after the draw that was handed out last; None before the first."""
+        """The state that a chain needs to continue after the draw that was handed out last; None before the
+        first draw.
+        """
         if self._source is None:
             return self._handed
         if self._state is None:
@@ -259,7 +265,7 @@ class Ahead:
         )
 
     def go_on_from(self, handed: Handed | None) -> None:
-        """Go on from the state of a chain."""
+        """Continue from the given state of a chain."""
         self.close()
         self._handed = handed
         if handed is not None:
@@ -267,10 +273,10 @@ class Ahead:
             self._ended = handed.first + handed.used >= handed.order.tune
 
     def _go_on(self, point: PointType) -> None:
-        """Have the source go on from the state that was set, and hand out the draws that follow it."""
+        """Have the source continue from the state that was set, and hand out the draws after this state."""
         assert self._handed is not None
         handed, self._handed = self._handed, None
-        another = not self._last  # a chain that begins at the point, with the adaptation of the state
+        another = not self._last  # the chain begins at the given point, with the adaptation of the state
         if another:
             done, tune = handed.first + handed.used, handed.order.tune
             seed, draws = seed_from(self._rng), done - tune + self._order.draws
@@ -283,7 +289,9 @@ class Ahead:
 
 
 class Foreseen(NamedTuple):
-    """A chain whose draws are made before it begins: its order, its first point in bytes, and its source."""
+    """A chain whose draws are made before PyMC begins it: its order, its first point in bytes, and its
+    source.
+    """
 
     order: ChainOrder
     point: dict[str, bytes]
@@ -291,7 +299,7 @@ class Foreseen(NamedTuple):
 
 
 class HasChain:
-    """A step whose chain is that of an `Ahead`, and whose `sampling_state` is an `AheadState`."""
+    """A base class of steps with the state of a chain whose draws are made before PyMC asks for them."""
 
     ahead: Ahead
 
@@ -306,17 +314,19 @@ class HasChain:
 
 
 def seed_from(rng: np.random.Generator) -> int:
-    """A number drawn from a generator, from which all random numbers of a chain are made."""
+    """An integer drawn from a generator, from which all random numbers of a chain are made."""
     return int(rng.integers(2**63))
 
 
 def siblings(rng: np.random.Generator) -> Callable[[int], np.random.Generator] | None:
-    """The generators that NumPy spawned together with this one, as `pm.sample` does for all chains.
+    """A function that finds the generators that NumPy spawned together with this one, as `pm.sample` does for
+    chains.
 
     Returns
     -------
-    function of a distance, 1 for the generator of the next chain, 2 for that of the chain after it; None for
-    a generator that nothing has spawned, or of which more was drawn than `pm.sample` does before a chain
+    function of a distance: 1 gives the generator of the next chain, 2 the generator of the chain after it.
+    None for a generator that was not spawned, or from which more was drawn than `pm.sample` draws before a
+    chain
     """
     own = rng.bit_generator.seed_seq
     if not isinstance(own, np.random.SeedSequence) or not own.spawn_key:
@@ -327,7 +337,7 @@ def siblings(rng: np.random.Generator) -> Callable[[int], np.random.Generator] |
         seed = np.random.SeedSequence(own.entropy, spawn_key=key, pool_size=own.pool_size)
         made = np.random.Generator(type(rng.bit_generator)(seed))
         for _ in range(numbers):
-            made.integers(2**30)  # as `pm.sample` does
+            made.integers(2**30)  # `pm.sample` draws such numbers before a chain begins
         return made
 
     coming = copy.deepcopy(rng.bit_generator).random_raw(3)
@@ -338,17 +348,17 @@ def siblings(rng: np.random.Generator) -> Callable[[int], np.random.Generator] |
 
 
 def in_bytes(point: dict[str, np.ndarray]) -> dict[str, bytes]:
-    """The values of a point, to compare them bit for bit."""
+    """The values of a point as bytes, to compare them bit for bit."""
     return {name: a.tobytes() for name, a in point.items()}
 
 
 def copied(point: PointType) -> dict[str, np.ndarray]:
-    """A copy of a point, which PyMC may keep in memory that it shares with other processes."""
+    """A copy of a point, since PyMC may keep the point in memory that it shares with other processes."""
     return {name: np.array(value) for name, value in point.items()}
 
 
 def moved_by_another(step: str, names: list[str]) -> str:
-    """The warning for variables that have moved between two draws of the step that is to move them."""
+    """The warning for variables that have moved between two draws of the step that is meant to move them."""
     belong = "belongs" if len(names) == 1 else "belong"
     return (
         f"{step}: {shown(names)} {belong} to two steps: another one moves {them(names)}, too. The draws are "
@@ -357,5 +367,5 @@ def moved_by_another(step: str, names: list[str]) -> str:
 
 
 def them(names: Sequence[str]) -> str:
-    """The pronoun for some variables."""
+    """The pronoun, "it" or "them", for some variables."""
     return "it" if len(names) == 1 else "them"

@@ -1,4 +1,4 @@
-"""The automatic choice of the steps of a model, and its registration with PyMC."""
+"""The automatic choice of the steps for a model, and its registration with PyMC."""
 
 import logging
 from collections.abc import Iterator
@@ -31,15 +31,16 @@ from pymc_discrete.tempering.path import without_discrete
 
 _log = logging.getLogger("pymc.discrete")
 
-# {option that says how discrete variables are sampled: its default}: with another value nothing is summed out
+# {option that says how discrete variables are sampled: its default}; with another value nothing is summed out
 HOW = {"differences": "auto", "transitions": "auto", "window": "auto", "start": "point", "blocked": True}
 
 
 class AutoStep(DiscreteStep):
     """The best steps of `pymc_discrete` for a model, or for some of its discrete variables.
 
-    Calling the class returns these steps, and a logged line names each and the reason for it. Without `vars`
-    it looks first, by the rules of `pmd.sample(collapse="auto")`, for what need not be sampled:
+    Calling the class returns these steps, and a logged line names each step and the reason for it. Without
+    `vars`, the class first looks for variables that need not be sampled, by the rules of
+    `pmd.sample(collapse="auto")`:
 
     - counts that a term joins, by their amount, with continuous variables (the size of a population and the
       probability to be seen): `CollapsedNUTS` takes all continuous variables, with the counts summed out;
@@ -48,9 +49,9 @@ class AutoStep(DiscreteStep):
       `integrate` takes both and the other continuous variables.
 
     Vectors of counts with a fixed sum (Multinomial), permutations, and counts of which linear combinations
-    are known get a `BlockGibbs` of their own, which draws elements together. All other discrete variables
-    get `BlockGibbs` where conditionals are exact, or `TreeGibbs` where the sites that interact are chains or
-    trees (hidden Markov chains), or `SwendsenWang` where pairs of them prefer equal values (lattices);
+    are known get a `BlockGibbs` of their own, which draws elements together. All other discrete variables get
+    `BlockGibbs` where conditionals are exact, or `TreeGibbs` where the sites that interact are chains or
+    trees (hidden Markov chains), or `SwendsenWang` where pairs of sites prefer equal values (lattices);
     `DiscreteLangevin` in continuous time where differences are gradient estimates. Variables that enter a
     term with an Op without a JAX version get PyMC's own step. A model that needs several steps has them in a
     `CompoundStep`.
@@ -58,10 +59,11 @@ class AutoStep(DiscreteStep):
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        Discrete variables to sample, as they are; by default every one.
+        Discrete variables to sample, none of which is summed out; by default all of them.
     differences, transitions, support, window, start, integrate, target_accept, nuts
-        As in `GibbsWithGradients`. Where one of these is given, discrete variables are sampled as it says and
-        nothing else is chosen; `support` does so for the variables that it names.
+        As in `GibbsWithGradients`. If one of these options is given, discrete variables are sampled in the
+        way that it says, and nothing is summed or integrated out; `support` has this effect for the variables
+        that it names only.
     temper : bool or dict
         As in `pmd.sample`: replicas at inverse temperatures between the prior and the posterior, for chains
         that do not stay in one mode. The step then moves the whole model, and no other step may stand beside
@@ -94,7 +96,7 @@ class AutoStep(DiscreteStep):
         cls.check_options(options)
         model = model_of(options.pop("model", None), vars, cls.__name__)
         names = block_of(model, vars, constrained=True, equations=True)
-        for name in free(model, DISCRETE):  # a bare pm.sample() gives them PyMC's Metropolis
+        for name in free(model, DISCRETE):  # a bare pm.sample() gives these variables PyMC's Metropolis
             if name not in names and (why := reason_refused(model, name, constrained=True, equations=True)):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         of_nuts = OfNuts.of_step(options.pop("target_accept", 0.8), options.pop("nuts", None))
@@ -124,12 +126,12 @@ class AutoStep(DiscreteStep):
 
 
 def with_replicas(step: Any, replicas: int | str) -> Any:
-    """The step, which makes its draws with replicas from now on.
+    """The step, which from now on makes its draws with replicas.
 
     Raises
     ------
     ValueError
-        If it does not move the whole model in one program.
+        If the step does not move the whole model in one program.
     """
     if not (isinstance(step, DrawsAhead) and step.draws_ahead):
         raise ValueError(
@@ -141,7 +143,7 @@ def with_replicas(step: Any, replicas: int | str) -> Any:
 
 
 def of_whole_model(steps: list[Any], of_nuts: OfNuts) -> BlockedStep | CompoundStep:
-    """One step of several, which makes its draws ahead where all of the model can be in its program.
+    """One step for several, which makes its draws ahead if one program can move the whole model.
 
     Parameters
     ----------
@@ -166,16 +168,16 @@ def not_sampled(
     of_nuts: OfNuts,
     tempered: bool = False,
 ) -> BlockedStep | None:
-    """The step that sums discrete variables out, or integrates coefficients out, where that pays.
+    """The step that sums discrete variables out, or integrates coefficients out, if that pays.
 
-    It takes all continuous variables that PyMC gives to NUTS.
+    This step takes all continuous variables that PyMC gives to NUTS.
 
     Parameters
     ----------
     names : discrete variables
-    options : of `AutoStep`
+    options : the options of `AutoStep`
     of_nuts : options of NUTS
-    tempered : whether they are to be summed out along the path of a tempered model, where that is possible
+    tempered : whether discrete variables are to be summed out along the path of a tempered model, if possible
     """
     model = described.model
     named = {value_name(model, v) for v in options.get("support") or ()}
@@ -216,7 +218,7 @@ def register() -> None:
     All other variables stay with PyMC's own steps.
     """
     if AutoStep not in STEP_METHODS:
-        # of several steps with the same competence PyMC takes the first
+        # PyMC takes the first of several steps with the same competence
         STEP_METHODS.insert(0, AutoStep)
 
 

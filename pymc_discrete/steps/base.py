@@ -1,4 +1,4 @@
-"""The base class of all steps: options, what is built from a model, pickling, the course of a chain."""
+"""The base class of all steps: options, objects built from a model, pickling, the course of a chain."""
 
 import functools
 import inspect
@@ -35,19 +35,20 @@ from pymc_discrete.steps.draws_ahead import DrawsAhead, WhatMoves
 
 _log = logging.getLogger("pymc.discrete")  # a child of PyMC's logger, with the same level and handlers
 
-# The time in microseconds that PyMC's own loop takes for each draw. By default a draw makes at least as many
-# transitions as can be computed in this time.
+# The time, in microseconds, that PyMC's own loop takes for each draw. By default a draw makes at least as
+# many transitions as can be computed in this time.
 HOST_COST = 100.0
-OPERATIONS = 2500.0  # operations of a graph, in units of an addition, that a core does in a microsecond
+# the number of operations of a graph, in units of an addition, that a core does in a microsecond
+OPERATIONS = 2500.0
 
 
 class JaxStep(DrawsAhead, BlockedStep):
     """A PyMC step for a block of variables, whose draws are compiled by JAX.
 
     A subclass defines `name`, `kind`, its sampler statistics and state, and the abstract methods. Everything
-    that it builds from the model and its options is a `functools.cached_property`: it is built on first use,
-    dropped when the model has changed (pm.Data, or a variable or potential that was added after the step was
-    made), and built again in another process.
+    that the step builds from the model and its options is a `functools.cached_property`, which is built on
+    first use, dropped when the model has changed (pm.Data, or a variable or potential that was added after
+    the step was made), and built again in another process.
 
     Parameters
     ----------
@@ -57,16 +58,17 @@ class JaxStep(DrawsAhead, BlockedStep):
     Attributes
     ----------
     kind : which of the model's variables the step takes, "discrete" or "continuous"
-    constrained : whether it takes vectors whose elements cannot change alone
-    equations : whether it moves variables along linear equations that the log density needs to hold
+    constrained : whether the step takes vectors whose elements cannot change alone
+    equations : whether the step moves variables that linear equations tie, along vectors that keep the
+        equations
     columns : {sampler statistic: (title, format, value before the first draw)}, columns of the progress bar
     checked : whether the start of the chain has been checked
-    learned : what tuning has learned of the chain
+    learned : what tuning has learned about the chain
     by_nuts, of_nuts : names of the continuous value variables that NUTS moves in the step's own program, and
         its options
     tune : whether the chain is tuning
     tune_draws : number of tuning draws of the chain
-    draws : number of its draws after tuning
+    draws : number of draws of the chain after tuning
     """
 
     kind: ClassVar[str] = DISCRETE
@@ -128,13 +130,15 @@ class JaxStep(DrawsAhead, BlockedStep):
         return [str(v.name) for v in self.vars if v.name not in self.by_nuts]
 
     def draw_ahead(self, by_nuts: Sequence[str] = (), of_nuts: OfNuts = OfNuts()) -> None:  # noqa: B008
-        """Make draws ahead from now on, with some more variables, which NUTS moves in the same program."""
+        """Make draws ahead from now on, together with some more variables, which NUTS moves in the same
+        program.
+        """
         self.by_nuts, self.of_nuts = list(by_nuts), of_nuts
         self.settings = f"{self.described()} {of_nuts}" if by_nuts else self.described()
         values = values_by_name(self.model)
         self.vars = [*self.vars, *(values[name] for name in by_nuts)]
         if by_nuts:
-            # PyMC prints all variables of a step after its name, as if NUTS had no part in it
+            # PyMC prints all variables of a step after its name, as if NUTS moved none of them
             _log.info(f"{type(self).__name__}: NUTS moves {shown(by_nuts)} in the same program.")
             self.declare({**NUTS_STATISTICS, **self.stats_dtypes_shapes})
         self.start_ahead()
@@ -144,7 +148,7 @@ class JaxStep(DrawsAhead, BlockedStep):
 
     @classmethod
     def also_moved(cls, model: pm.Model, names: list[str], options: dict[str, Any]) -> tuple[str, ...]:
-        """Names of value variables of another kind that the step draws besides those in `names`."""
+        """Names of value variables of another kind that the step draws besides the ones in `names`."""
         return ()
 
     # ------------------------------------------------------------ options
@@ -167,7 +171,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_")]
 
     def options(self) -> dict[str, Any]:
-        """{name: value} of the options by which the step moves in another way."""
+        """{name: value} of the options that change how the step moves."""
         frozen = [f.name for f in fields(type(self)._state_class) if f.metadata.get("frozen")]
         given = {name.removeprefix("asked_"): self.__dict__[name] for name in frozen if name in self.__dict__}
         return {**self._target_options, **given}
@@ -198,22 +202,23 @@ class JaxStep(DrawsAhead, BlockedStep):
 
     @functools.cached_property
     def numbers_on_device(self) -> dict[str, Any]:
-        """`numbers` as JAX's arrays: NumPy's would be copied in every draw."""
+        """`numbers` as JAX arrays, since NumPy arrays would be copied in every draw."""
         return {name: jnp.asarray(a) for name, a in self.numbers.items()}
 
     @functools.cached_property
     def _snapshot(self) -> Snapshot:
-        """What the model was when the density was built."""
+        """The content of the model at the time when the density was built."""
         return Snapshot.of(self.model)
 
     def check_density(self) -> None:
         """Refuse a density that the step cannot sample."""
 
     def renew(self) -> None:
-        """Drop what was built and learned, if the model has changed."""
+        """Drop everything that was built and learned, if the model has changed."""
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            self._initial_point = None  # made for the variables and the shapes of data before the change
+            # these were made for the variables and the shapes of data before the change
+            self._initial_point = None
             for name in self._built():
                 self.__dict__.pop(name, None)
             self.check_density()
@@ -223,7 +228,7 @@ class JaxStep(DrawsAhead, BlockedStep):
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False
-        _ = self._snapshot  # computed at this first use, of the model for which the density is built
+        _ = self._snapshot  # the density is computed now, at its first use, and belongs to the present model
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
@@ -253,7 +258,9 @@ class JaxStep(DrawsAhead, BlockedStep):
         return new, [{**stats, "model_logp": logp}]
 
     def stopped_by_nuts(self) -> bool:
-        """Whether PyMC's NUTS, which does not say why it stops, has its turn before tuning leaves a start."""
+        """Whether PyMC's NUTS, which stops without a reason, would run before tuning can leave an impossible
+        start.
+        """
         return False
 
     @abstractmethod
@@ -284,7 +291,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         """
 
     def _seed(self) -> np.ndarray:
-        """(2,) uint32, the seed of one draw."""
+        """(2,) uint32, the seed of a draw."""
         return self.rng.integers(2**32, size=2, dtype=np.uint32)
 
     @abstractmethod
@@ -293,7 +300,7 @@ class JaxStep(DrawsAhead, BlockedStep):
 
         Parameters
         ----------
-        learned : what tuning has learned of the chain
+        learned : what tuning has learned about the chain
         tune_draws : number of tuning draws
         """
 
@@ -306,10 +313,12 @@ class JaxStep(DrawsAhead, BlockedStep):
             _log.warning(complaint)
 
     def use_learned(self, learned: Any) -> None:
-        """Keep what tuning has learned of a chain whose draws are made ahead."""
+        """Keep the results of tuning of a chain whose draws are made ahead."""
 
     def watch_from(self, draws: int, point: PointType) -> Watch | None:
-        """A `Watch` for draws of a chain after tuning, the first of which is `point`; None to keep none."""
+        """A `Watch` for the draws of a chain after tuning, the first of which is `point`; None if draws are
+        not watched.
+        """
         return None
 
     # ------------------------------------------------------------ progress bar
@@ -337,7 +346,7 @@ class JaxStep(DrawsAhead, BlockedStep):
 
 
 def say_changed(step: str, added: list[str]) -> None:
-    """Log that a step is built anew, if something was added to its model after it was made."""
+    """Log that a step is built anew, if its model has gained variables after the step was made."""
     if added:
         were = "was" if len(added) == 1 else "were"
         _log.info(f"{step} was made before {shown(added)} {were} added to the model, and is built anew.")

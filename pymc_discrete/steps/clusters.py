@@ -1,4 +1,4 @@
-"""Whether cluster sweeps suit the pairs of a block, by their tables at a point, on the host."""
+"""Whether cluster sweeps suit the pairs of a block, judged by their tables at a point, on the host."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,18 +11,18 @@ from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.kernels.swendsen_wang import pairs_with_tables
 from pymc_discrete.structure.jaxify import PYTENSOR
 
-LOOKED_AT = 8  # pairs of which tables are evaluated
-VALUES = 3  # values of each of their sites
-# by how much continuous variables differ from where they start, since an interaction may be 0 there
+LOOKED_AT = 8  # the number of pairs whose tables are evaluated
+VALUES = 3  # the number of values of each site of these pairs
+# the amount by which continuous variables are moved from their starts, since an interaction may be 0 there
 OFF_START = 0.1
-ROUNDED = 1e-10  # differences of log densities that count as rounding, relative to the log densities
+ROUNDED = 1e-10  # differences of log densities that count as rounding errors, relative to the log densities
 
 
 def clusters_suit(density: ModelDensity) -> bool:
-    """Whether pairs of sites prefer equal values and nothing else, or have two values, as far as some show.
+    """Whether pairs of sites prefer equal values and nothing else, or have two values, judged by some pairs.
 
-    It decides what is chosen, and not what is exact: `SwendsenWang` looks at every table in every context. So
-    a few tables suffice, whose entries are evaluated by PyTensor, without starting JAX.
+    The answer only decides which step is chosen: `SwendsenWang` itself looks at every table in every context.
+    So a few tables suffice, and PyTensor evaluates their elements, without starting JAX.
     """
     pairs = pairs_with_tables(density)
     if not pairs.alike.any():
@@ -37,7 +37,7 @@ def clusters_suit(density: ModelDensity) -> bool:
 
 
 def host_logdensity(density: ModelDensity) -> Callable[[np.ndarray], float]:
-    """The log density as a function of x (d,) on the host, continuous variables beside their starts."""
+    """The log density as a function of x (d,) on the host, with continuous variables near their starts."""
     graph = density.graph
     point = {
         n: a + OFF_START if np.issubdtype(np.asarray(a).dtype, np.floating) else a
@@ -67,7 +67,9 @@ def strength(
     a: int,
     b: int,
 ) -> float | None:
-    """The J nats by which two sites prefer equal values, of two values also different ones; else None."""
+    """The J nats by which two sites prefer equal values, or, of two values, equal or different ones; else
+    None.
+    """
     n = int(min(upper[a] - lower[a] + 1, VALUES))
     f = np.empty((n, n))
     for i, j in np.ndindex(n, n):
@@ -76,7 +78,7 @@ def strength(
         f[i, j] = logdensity(y)
     if not np.isfinite(f).all():
         return None
-    # of J [i = j] and unary terms: 2 J on the diagonal, J elsewhere
+    # the interaction of J [i = j] and unary terms is 2 J on the diagonal, J elsewhere
     twice = (f - f[:, :1] - f[:1] + f[0, 0])[1:, 1:]
     J, noise = twice[0, 0] / 2, ROUNDED * np.abs(f).max()
     if n == 2:

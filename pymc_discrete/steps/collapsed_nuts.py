@@ -39,19 +39,20 @@ _log = logging.getLogger("pymc.discrete")
 
 
 class CollapsedNUTS(NutsInJax):
-    r"""PyMC's NUTS for continuous variables, with discrete ones summed out and drawn again in the same step.
+    r"""PyMC's NUTS for continuous variables, with discrete variables summed out and drawn again in the same
+    step.
 
     NUTS moves :math:`\theta` on :math:`\log \sum_z p(z, \theta)`, which JAX computes with its gradient, and
     :math:`z` is then drawn from :math:`p(z \mid \theta)`. Variables without a bound, or with many values, are
-    summed over some of their values, drawn anew in each step, which leaves the posterior as it is. Where all
+    summed over some of their values, drawn anew in each step, which leaves the posterior invariant. Where all
     sites together are too many to sum out, as on a large lattice, each draw sums out a part of them, chosen
     at random, given the others.
 
     Parameters
     ----------
     vars : list of variables or names, optional
-        Continuous variables, which NUTS moves, and discrete ones, which are summed out; by default all of the
-        model.
+        Continuous variables, which NUTS moves, and discrete variables, which are summed out; by default all
+        variables of the model.
     model : pm.Model, optional
     target_accept : float
         Acceptance that the step size is tuned to.
@@ -68,15 +69,15 @@ class CollapsedNUTS(NutsInJax):
     Raises
     ------
     ValueError
-        If no continuous or no discrete variable is among `vars`, if a vector is whose elements change only
-        together, such as a Multinomial, or if the sum would be too large.
+        If no continuous or no discrete variable is among `vars`, if there is a vector whose elements change
+        only together, such as a Multinomial, or if the sum would be too large.
     NotImplementedError
         If a term joins too many sites.
 
     Notes
     -----
-    The sampler statistics are those of NUTS; `model_logp` is that of the model, with the discrete variables.
-    With `integrate` there are those of the discrete step, too.
+    The sampler statistics are the statistics of NUTS; `model_logp` is the log density of the model, with the
+    discrete variables. With `integrate` there are also the statistics of the discrete step.
 
     A step cannot add groups to the result: `recover` adds the probabilities of the discrete variables, and
     the log likelihood with them summed out.
@@ -128,13 +129,14 @@ class CollapsedNUTS(NutsInJax):
         self.options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
         self.tune, self._draws, self._last = True, 0, {}
         self._move_only(self._continuous)
-        with model_settings():  # what cannot be summed out is refused here
+        with model_settings():  # this raises an error for variables that cannot be summed out
             parts = self.collapsed.parts()
         if parts:
             _log.info(parts)
-        self._snapshot  # noqa: B018 as the model is now
+        self._snapshot  # noqa: B018 the property is read so that the density belongs to the present model
         self._ahead_if_whole()
-        # The sites after the last draw, to see whether another step moves them; None once one has.
+        # The sites after the last draw, to see whether another step moves them; None once another step has
+        # moved them.
         self._sites: np.ndarray | None = None
 
     @classmethod
@@ -179,7 +181,9 @@ class CollapsedNUTS(NutsInJax):
 
     @functools.cached_property
     def _drawn(self) -> Callable[..., Any]:
-        """(seed, point, stretches, usual) -> (sites, the log density of the model less the sum), compiled."""
+        """The compiled function (seed, point, stretches, usual) -> (sites, log density of the model less the
+        sum).
+        """
         names = [str(v.name) for v in self.model.value_vars if v.name not in self.summed]
 
         def draw(seed: Array, values: list[Array], stretches: Array, usual: Array) -> tuple[Array, Array]:

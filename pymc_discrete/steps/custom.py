@@ -18,16 +18,16 @@ class CustomStep:
     vars : RV, name or value variable, or a list of them
         The free variables that the move changes, discrete or continuous.
     step : callable
-        A JAX function (key, point, state) -> (point, state). `key` is a JAX key, another one in every call.
-        `point` is {name: array}, the values of all free variables of the model as the user sees them (a
-        scale, not its logarithm); the returned one has the new values of `vars`, and may have the others
-        unchanged. The move must leave the posterior, given the other variables, as it is; nothing can test
-        that.
+        A JAX function (key, point, state) -> (point, state). `key` is a JAX key, which is another key in
+        every call. `point` is {name: array}, the values of all free variables of the model as the user sees
+        them (a scale, not its logarithm); the returned point has the new values of `vars`, and may have the
+        other values unchanged. The move must leave the posterior, given the other variables, invariant;
+        nothing can test this.
     init : callable, optional
         (point) -> state, before the first draw of a chain: a pytree of arrays, whose shapes and types stay.
         By default there is no state, and `step` gets and returns ().
     model : pm.Model, optional
-        By default the model of the context.
+        The default is the model of the `with` block.
 
     Raises
     ------
@@ -94,12 +94,12 @@ class CustomStep:
 
 
 def variables_meant(model: pm.Model, vars: Any) -> list[Variable]:
-    """The value variables that the user means by `vars`.
+    """The value variables that the argument `vars` of the user stands for.
 
     Raises
     ------
     TypeError, ValueError
-        For what is no free variable of the model.
+        If one of them is no free variable of the model.
     """
     given = list(vars) if isinstance(vars, list | tuple) else [vars]
     if not given or not all(isinstance(v, str | Variable) for v in given):

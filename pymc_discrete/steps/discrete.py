@@ -55,7 +55,7 @@ _log = logging.getLogger("pymc.discrete")
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-# microseconds that each of the `computations` of a transition takes besides its operations
+# the microseconds that each of the `computations` of a transition takes, besides its operations
 OVERHEAD = 2.0
 
 
@@ -80,9 +80,9 @@ class DiscreteStep(JaxStep):
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every discrete free variable that the step can move and, in `pm.sample`,
-        those continuous ones that PyMC would give to NUTS: one program then makes the draws of the whole
-        model ahead.
+        The variables to sample. By default these are all discrete free variables that the step can move and,
+        in `pm.sample`, the continuous variables that PyMC would give to NUTS: one program then makes the
+        draws of the whole model ahead.
     differences : {"auto", "exact", "gradient"}
         Where the local differences come from; see `target_from_model`.
     transitions : "auto" or int
@@ -94,20 +94,21 @@ class DiscreteStep(JaxStep):
         Neighbours of integers without bounds, or with more than 256 values where evaluating all of them is
         too expensive.
     start : {"point", "dispersed"}
-        Where a chain starts: at PyMC's initial point (the same for every chain of a mixed model), or at a
-        random state of positive density.
+        The start of a chain: PyMC's initial point (the same for every chain of a mixed model), or a random
+        state of positive density.
     integrate : None, "auto", or a list of variables or names
         Continuous variables in which, given all else, the log density is a quadratic form, such as the
         coefficients of a regression with Normal priors and errors, or of a logistic or probit one, for which
-        further variables are drawn in each transition; or parameters that labels select,
-        ``phi[z]``, with a conjugate prior. They are integrated out while the discrete variables move, and
-        drawn at the end of each draw. "auto" takes the latter, and where there are none all of the former
-        that share a term with the block. In `sample`, NUTS moves the other continuous variables with them
-        integrated out, too.
+        further variables are drawn in each transition; or parameters that labels select, ``phi[z]``, with a
+        conjugate prior. They are integrated out while the discrete variables move, and drawn at the end of
+        each draw. "auto" takes the variables with a conjugate prior; if there are none, it takes all
+        variables with a quadratic form that share a term with the block. In `sample`, NUTS moves the other
+        continuous variables while these are integrated out.
     target_accept : float, default 0.8
         Acceptance that the step size of NUTS is tuned to, where the step moves continuous variables.
     nuts : dict, optional
-        "max_treedepth" (10) and "dense" ("auto") of that NUTS, as in `sample`, which takes both itself.
+        "max_treedepth" (10) and "dense" ("auto") of this NUTS, as in `sample`, which has its own arguments
+        for both.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -135,15 +136,15 @@ class DiscreteStep(JaxStep):
     ...     idata = pm.sample(step=pmd.BlockGibbs())  # doctest: +SKIP
     """
 
-    # method_class: the class of the method, of which `method` is the one with this step's options
-    # prefix: what the names of `STATISTICS_OF_SITES` begin with here, in place of "discrete_", so that those
-    #     of two steps for the same variables differ
-    # shared: whether another step may move the same variables; that one then moves them out of bad starts,
-    #     and says where they stand still
-    # learned: a `Learned`, what tuning has learned of the chain
+    # method_class: the class of the method; `method` is an object of this class with the step's options
+    # prefix: the beginning of the names of `STATISTICS_OF_SITES` in this step, in place of "discrete_", so
+    # that two steps for the same variables have different names
+    # shared: whether another step may move the same variables; the other step then moves them out of bad
+    # starts, and says where they stand still
+    # learned: a `Learned`, what tuning has learned about the chain
     # integrated: names of the continuous variables that are integrated out
-    # along: variables of the target's space that NUTS may move along with continuous ones, where AutoStep
-    #     chose the step
+    # along: variables of the target's space that NUTS may move together with continuous ones, if AutoStep
+    # chose the step
     name = "discrete_step"
     __signature__: ClassVar[inspect.Signature]
     method_class: ClassVar[type[Method] | None] = None
@@ -160,7 +161,7 @@ class DiscreteStep(JaxStep):
 
     def __init_subclass__(cls, **options: Any):
         super().__init_subclass__(**options)
-        if "__init__" in cls.__dict__:  # a user's class may take other arguments than its base
+        if "__init__" in cls.__dict__:  # a user's class may take other arguments than its base class
             taken = inspect.signature(cls.__init__)
             cls.__signature__ = taken.replace(parameters=[*taken.parameters.values()][1:])
         if cls.method_class is not None:
@@ -170,7 +171,7 @@ class DiscreteStep(JaxStep):
 
     @classmethod
     def named_here(cls, statistic: str) -> str:
-        """The name of one of `STATISTICS_OF_SITES`, or of "lp", in the draws of this step."""
+        """The name, in the draws of this step, of one of `STATISTICS_OF_SITES` or of "lp"."""
         shared = cls.prefix and statistic in STATISTICS_OF_SITES
         return cls.prefix + statistic.removeprefix("discrete_") if shared else statistic
 
@@ -287,7 +288,7 @@ class DiscreteStep(JaxStep):
 
     @functools.cached_property
     def _left(self) -> LeftValues:
-        """What the step keeps of its last draw, if it shares its variables with another step."""
+        """The values with which the last draw ended, if the step shares its variables with another step."""
         return LeftValues()
 
     @functools.cached_property
@@ -303,7 +304,7 @@ class DiscreteStep(JaxStep):
         return self.density.numbers
 
     def tuner_for(self, target: Target) -> Tuner:
-        """The tuner of the kernel on a target of the same block."""
+        """The tuner of the kernel for a target of the same block."""
         start = target.space.ravel(cast(ModelDensity, target.density).start)
         tuner = Tuner.of(*self._kernel_and_params, target.space, start)
         return tuner._replace(chosen=self.method.chosen(target))
@@ -316,8 +317,8 @@ class DiscreteStep(JaxStep):
     def _draw(self) -> Callable[..., Any]:
         """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, numbers, values).
 
-        The numbers are `STATISTICS_OF_SITES` in their order, "lp", `Drawn.n_moves` and those of
-        `Drawn.measured`; the values `Drawn.integrated`.
+        The numbers are `STATISTICS_OF_SITES` in their order, "lp", `Drawn.n_moves` and the elements of
+        `Drawn.measured`; the values are `Drawn.integrated`.
         """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
@@ -329,7 +330,7 @@ class DiscreteStep(JaxStep):
         ) -> tuple[Array, Array, Any]:
             target = Target(density).with_inputs(others)
             new = draw_of_block(kernel, key_of_words(seed), x, target, params, transitions)
-            # one array for the host
+            # the numbers are one array, so that the host fetches them at once
             numbers = jnp.stack(
                 [
                     *(new.statistics[name] for name in [*STATISTICS_OF_SITES, "lp"]),
@@ -362,12 +363,12 @@ class DiscreteStep(JaxStep):
         option = self.asked_transitions
         self.transitions = self._auto_transitions(self.expected_moves()) if option == "auto" else int(option)
         self.watch: Watch | None = None
-        # The sites after the last draw, to see whether another step moves them; None if that is not watched.
+        # The sites after the last draw, to see whether another step moves them; None if this is not watched.
         self._last: np.ndarray | None = None
-        self._alone = self._names if self.shared else []  # variables that no other step has moved
+        self._alone = self._names if self.shared else []  # variables that no other step has moved so far
 
     def _auto_transitions(self, n_moves: float) -> int:
-        """Transitions per draw: one pass over the sites, or more if they take no longer than `HOST_COST`."""
+        """Transitions per draw: one pass over the sites, or more if these take no longer than `HOST_COST`."""
         operations = self.method.operations(self.target)
         microseconds = OVERHEAD * self.method.computations(self.target) + operations / OPERATIONS
         return max(int(one_pass(self.target.space.d, n_moves)), int(HOST_COST / microseconds), 1)
@@ -377,7 +378,7 @@ class DiscreteStep(JaxStep):
         return self.method.expected_moves(self.target.space, self.tuner.params)
 
     def _adapt(self, x: np.ndarray, accept: float, n_moves: float, n_changed: float, measured: Any) -> None:
-        """Learn from a tuning draw that ended at x (d,)."""
+        """Update the adaptation with a tuning draw that ended at x (d,)."""
         self.learned = self.tuner.update(
             self.learned, x, accept, n_moves, n_changed, self.tune_draws, measured=measured
         )
@@ -386,9 +387,10 @@ class DiscreteStep(JaxStep):
             self.transitions = self._auto_transitions(float(self.learned.adaptation.moves))
 
     def _use(self, tuning: bool) -> None:
-        """Set the kernel's parameters to those that tuning has learned."""
+        """Set the kernel's parameters to the values that tuning has found."""
         params = self.tuner.tuned(self.learned, tuning)
-        # A Python float is weakly typed in JAX: it takes the precision of the arrays it is combined with.
+        # A Python float is weakly typed in JAX: it takes the precision of the arrays that it is combined
+        # with.
         given = self.tuner.params
         self.params = {n: p if p is given[n] or np.ndim(p) else float(p) for n, p in params.items()}
 
@@ -416,7 +418,7 @@ class DiscreteStep(JaxStep):
             _log.warning(without_local(type(self).__name__, self._alone))
 
     def remark(self, learned: Learned) -> str | None:
-        """A line for the log on what was chosen for a chain when its tuning ended."""
+        """A line for the log about the parameters chosen for a chain when its tuning ended."""
         return self.method.remark(self.target, learned.adaptation.measured, shown(self._names))
 
     def complaints(self, learned: Learned, tune_draws: int) -> list[str]:
@@ -452,7 +454,7 @@ class DiscreteStep(JaxStep):
         """(d,) int, the sites at a point if they are possible, else a possible state, if one is found."""
         space = self.target.space
         x = space.ravel(point)
-        # the same arrays as in `check_start`, so that nothing is compiled again
+        # these are the same arrays as in `check_start`, so that nothing is compiled again
         inputs = self.density.split(point)[1]
         found = possible_start(self.density, solved(space, x), inputs, self.rng)
         say_moved(space.names_at(np.flatnonzero(found != x)))
@@ -484,8 +486,8 @@ class DiscreteStep(JaxStep):
             name: s.type(value) for (name, s), value in zip(STATISTICS_OF_SITES.items(), of_draw, strict=True)
         }
         if not self.shared and (self._last is not None or (first and self.tune_draws + self.draws > 0)):
-            # Kept only if `setup_chain` announced the chain. Then values that differ from these at the next
-            # draw were changed by another step. Otherwise a caller may step from any point.
+            # The values are kept only if `setup_chain` announced the chain. Other values at the next draw
+            # then mean that another step has changed them. Otherwise a caller may step from any point.
             self._last = y
         logp += self.density.untouched.on_host(others)
         new = dict(point)
@@ -507,7 +509,7 @@ class DiscreteStep(JaxStep):
         return new, logp, stats
 
     def _moved_elsewhere(self, x: np.ndarray, point: PointType) -> list[str]:
-        """Variables that a step which does not share them has moved since the last draw of this one."""
+        """Variables that a step which does not share them has moved since the last draw of this step."""
         moved = self.target.space.names_at(np.flatnonzero(x != self._last))
         return [name for name in moved if name not in LeftValues.untouched(moved, point)]
 

@@ -1,4 +1,4 @@
-"""What the steps have in common that may move all of their model, and then make their draws ahead."""
+"""The base class of steps that may move all of their model, and then make their draws ahead."""
 
 import functools
 import os
@@ -19,17 +19,17 @@ from pymc_discrete.steps.served import FactsOfStep, Served, no_warning_of_forks,
 
 
 class WhatMoves(NamedTuple):
-    """What moves the variables of a model in one program.
+    """The steps and the NUTS that move the variables of a model in one program.
 
     Attributes
     ----------
-    steps : those that draw discrete variables, or continuous ones by slices
+    steps : the steps that draw discrete variables, or continuous ones by slice sampling
     summed : value variables that are summed out
     by_nuts : continuous value variables that NUTS moves
     of_nuts : options of NUTS
     slots : for NUTS and then for each step, the index of the dictionary that gets its statistics
-    instead : (model, names) -> steps of the variables that are summed out, where other steps have taken
-        all continuous ones
+    instead : (model, names) -> steps for the variables that would be summed out, if other steps have taken
+        all continuous variables
     """
 
     steps: Sequence[Any]
@@ -41,13 +41,13 @@ class WhatMoves(NamedTuple):
 
 
 class DrawsAhead(HasChain):
-    """A step that makes its draws ahead, once `start_ahead` was called.
+    """A step that makes its draws ahead after `start_ahead` was called.
 
     Attributes
     ----------
     draws_ahead : whether `start_ahead` was called
-    replicas : how many replicas each chain has, int or "auto", as in `engine.ladder.Ladder`; None where
-        nothing is tempered
+    replicas : the number of replicas of each chain, int or "auto", as in `engine.ladder.Ladder`; None without
+        tempering
     settings : the step and its options, in one line
     """
 
@@ -58,11 +58,11 @@ class DrawsAhead(HasChain):
 
     @abstractmethod
     def moves(self) -> WhatMoves:
-        """What moves the variables of the model."""
+        """The steps and the NUTS that move the variables of the model."""
 
     @property
     def who(self) -> str:
-        """The kind of the step, as messages name it."""
+        """The kind of the step, as named in messages."""
         return type(self).__name__
 
     def start_ahead(self) -> None:
@@ -100,8 +100,8 @@ class DrawsAhead(HasChain):
         made = programs().Engines(
             self.model, moves.steps, moves.summed, moved, moves.of_nuts, moves.instead, self.replicas
         )
-        # Called before the first chunk is made, which takes long: a user may interrupt it, and the next call
-        # may fork. JAX must be running by now, and is, since its devices were asked for above.
+        # This is called before the first chunk is made, which takes long: a user may interrupt that, and the
+        # next call may fork. JAX must be running by then, and is, since its devices were asked for above.
         no_warning_of_forks()
         return made
 
@@ -119,7 +119,8 @@ class DrawsAhead(HasChain):
         return made
 
     def expect_chains(self, chains: int) -> None:
-        """Learn how many chains a run has, as PyMC says when it asks for the columns of its progress bar."""
+        """Note how many chains a run has, which PyMC says when it asks for the columns of its
+        progress bar."""
         if self.draws_ahead:
             self.ahead.expect(chains)
 
@@ -147,11 +148,11 @@ class DrawsAhead(HasChain):
             self.start_ahead()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # PyMC's models contain functions that `pickle` refuses and cloudpickle takes
+        # PyMC's models contain functions that `pickle` refuses and cloudpickle accepts
         sent = cloudpickle.dumps((type(self), self.__getstate__()))
         if not self.draws_ahead:
             return received, (None, sent)
-        self.ahead.expect(0)  # other processes will run the chains
+        self.ahead.expect(0)  # other processes will run the chains, so the step is served to them
         address = self._served.address()
         return received, (
             FactsOfStep(
@@ -167,5 +168,7 @@ class DrawsAhead(HasChain):
 
 
 def programs() -> ModuleType:
-    """What makes the programs of whole models, imported when it is needed, since blackjax starts JAX."""
+    """The module that makes the programs of whole models, imported when it is needed, since blackjax starts
+    JAX.
+    """
     return import_module("pymc_discrete.engine.course")

@@ -10,7 +10,7 @@ from pymc_discrete.model.without_jax import variables_without_jax
 
 
 def for_nuts(model: pm.Model) -> list[str]:
-    """Names of the continuous value variables that PyMC gives to NUTS where no step is named."""
+    """Names of the continuous value variables that PyMC gives to NUTS if no step is named."""
     logp, values = model.logp(), model.continuous_value_vars
     if not has_gradient(logp, values):
         values = [v for v in values if has_gradient(logp, [v])]
@@ -24,8 +24,8 @@ def for_nuts(model: pm.Model) -> list[str]:
 def moved_in_jax(model: pm.Model) -> list[str] | None:
     """Names of the continuous value variables that NUTS can move in a JAX program of the whole model.
 
-    None if the model has no such program: a term has an Op without a JAX version, or floats have 32 bits,
-    with which `pm.sample` is left as it is.
+    None if the model has no such program: a term has an Op without a JAX version, or floats have 32 bits, for
+    which `pm.sample` is left unchanged.
     """
     if pytensor.config.floatX != "float64":
         return None
@@ -35,7 +35,7 @@ def moved_in_jax(model: pm.Model) -> list[str] | None:
 
 
 def has_gradient(logp: Variable, values: list[Variable]) -> bool:
-    """Whether PyTensor can differentiate a log density, as PyMC asks before it takes NUTS."""
+    """Whether PyTensor can differentiate a log density, which PyMC asks before it chooses NUTS."""
     try:
         pytensor.grad(logp, values)
     except (NotImplementedError, NullTypeGradError):

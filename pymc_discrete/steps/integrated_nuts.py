@@ -1,4 +1,4 @@
-"""PyMC's NUTS with coefficients integrated out, in `pm.sample`: what `CollapsedNUTS(integrate=)` makes."""
+"""PyMC's NUTS with coefficients integrated out, in `pm.sample`: the step of `CollapsedNUTS(integrate=)`."""
 
 import functools
 import logging
@@ -33,12 +33,11 @@ class IntegratedNUTS(NutsInJax):
     With :math:`\beta` the coefficients, :math:`z` the sites and :math:`\theta` the other continuous
     variables, a draw is
 
-    1. :math:`\theta` by NUTS on :math:`\log \int p(\beta, z, \theta) \, d\beta`, which leaves
-       :math:`p(\theta \mid z)` as it is;
-    2. :math:`z` by the discrete step, which leaves :math:`p(z \mid \theta)` as it is;
-    3. :math:`\beta` from :math:`p(\beta \mid z, \theta)`.
+    1. :math:`\theta` by NUTS on :math:`\log \int p(\beta, z, \theta) \, d\beta`, which leaves :math:`p(\theta
+    \mid z)` invariant; 2. :math:`z` by the discrete step, which leaves :math:`p(z \mid \theta)` invariant; 3.
+    :math:`\beta` from :math:`p(\beta \mid z, \theta)`.
 
-    The old :math:`\beta` is read by none of them: between 1 and 3 no other step may stand.
+    None of these reads the old :math:`\beta`, so no other step may come between 1 and 3.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ class IntegratedNUTS(NutsInJax):
     """
 
     statistics_beside_nuts = DiscreteStep.stats_dtypes_shapes
-    stats_dtypes_shapes = {  # noqa: RUF012 PyMC reads it, and nothing changes it
+    stats_dtypes_shapes = {  # noqa: RUF012 PyMC reads this attribute, and nothing changes it
         **DiscreteStep.stats_dtypes_shapes,
         **pm.NUTS.stats_dtypes_shapes,
     }
@@ -90,13 +89,13 @@ class IntegratedNUTS(NutsInJax):
         self.options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
         self.tune, self._draws, self._last = True, 0, {}
         self._move_only(self._continuous)
-        self.sites  # noqa: B018 refuses what cannot be integrated out
-        self._snapshot  # noqa: B018 as the model is now
+        self.sites  # noqa: B018 the property is read so that it refuses what cannot be integrated out
+        self._snapshot  # noqa: B018 the property is read so that the density belongs to the present model
         self._ahead_if_whole()
 
     @classmethod
     def divided(cls, model: pm.Model, vars: Any, integrate: Any) -> tuple[list[str], list[str], list[str]]:
-        """The names of what NUTS moves, of the discrete variables, and of what is integrated out.
+        """The names of the variables that NUTS moves, of the discrete variables, and of the integrated ones.
 
         Raises
         ------

@@ -27,7 +27,7 @@ def __getattr__(name: str) -> type[DiscreteStep]:
 
 
 def method_named(name: str) -> type[Method] | None:
-    """The method of this name, None if there is none."""
+    """The method with this name; None if there is none."""
     for folder in FOLDERS:
         place = f"pymc_discrete.{folder}.{snake_case(name)}"
         if find_spec(place) and hasattr(import_module(place), name):
@@ -67,7 +67,7 @@ def option(name: str) -> property:
 
 
 def signature(method: type[Method]) -> inspect.Signature:
-    """What the step takes: variables, the options of the method, and those of every step."""
+    """The signature of the step: variables, the options of the method, and the options of every step."""
     own = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(method).parameters.values()]
     vars, *of_discrete = list(inspect.signature(DiscreteStep.__init__).parameters.values())[1:]
     of_step = [*of_discrete, *inspect.signature(JaxStep.__init__).parameters.values()]
@@ -76,8 +76,8 @@ def signature(method: type[Method]) -> inspect.Signature:
 
 
 def docstring(method: type[Method]) -> str:
-    """The method's docstring, with what is said of every step."""
-    if not DiscreteStep.__doc__:  # Python was told to keep no docstrings (-OO)
+    """The docstring of the step: the method's docstring, with the sections that every step has."""
+    if not DiscreteStep.__doc__:  # docstrings are missing if Python runs with -OO
         return ""
     own, shared = sections(method), sections(DiscreteStep)
     of_method, of_step = items(own.get("Parameters", "")), items(shared["Parameters"])

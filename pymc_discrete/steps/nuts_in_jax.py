@@ -29,15 +29,15 @@ _log = logging.getLogger("pymc.discrete")
 
 
 class NutsInJax(DrawsAhead, BlockedStep):
-    """A step that owns continuous variables, which PyMC's NUTS moves, and others, which it draws itself.
+    """A step that has continuous variables, which PyMC's NUTS moves, and others, which it draws itself.
 
     A step that is made before the others are known, as in `step=[pmd.AutoStep(), pm.Slice([a])]`, cannot see
-    that another one moves `a`, too. Each of them leaves the posterior as it is, so that both together are
-    right; but the work is done twice, and `a` may be what NUTS should not move. A variable that has moved
-    since the last draw is therefore left to the other step, while the chain tunes.
+    that another step also moves `a`. Each of the two steps leaves the posterior invariant, so that both
+    together are right; but the work is done twice, and `a` may be a variable that NUTS should not move. A
+    variable that has moved since the last draw is therefore left to the other step, while the chain tunes.
 
-    Everything that it builds from the model is a `functools.cached_property`: it is built on first use,
-    dropped when pm.Data has changed, and built again in another process.
+    Everything that the step builds from the model is a `functools.cached_property`, which is built on first
+    use, dropped when pm.Data has changed, and built again in another process.
     """
 
     name = "collapsed_nuts"
@@ -54,11 +54,12 @@ class NutsInJax(DrawsAhead, BlockedStep):
     _continuous: list[str]
     _draws: int
     _last: PointType
-    _tune_draws, _draws_wanted = 0, 0  # as `setup_chain` announces them
+    _tune_draws, _draws_wanted = 0, 0  # the numbers of draws that `setup_chain` announces
 
     @staticmethod
     def divided_by_kind(model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
-        """The names of those continuous and discrete value variables that a user means; None for all.
+        """The names of the continuous and of the discrete value variables among the given ones; None means
+        all.
 
         Raises
         ------
@@ -116,7 +117,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
         return f"CollapsedNUTS for {shown([v.name for v in self.vars])}"
 
     def _ahead_if_whole(self) -> None:
-        """Make draws ahead from now on, if the step moves all of its model."""
+        """Make draws ahead from now on, if the step moves its whole model."""
         if len(self.vars) == len(self.model.value_vars) and moved_in_jax(self.model) is not None:
             self.settings = f"{self.named()}; {self.options}"
             self.declare({**NUTS_STATISTICS, **self.statistics_beside_nuts})
@@ -131,22 +132,24 @@ class NutsInJax(DrawsAhead, BlockedStep):
 
     @abstractmethod
     def _in_turn(self, point: PointType) -> tuple[PointType, StatsType]:
-        """Make one draw, where other steps move some of the model."""
+        """Make one draw, where other steps move some variables of the model."""
 
     # ------------------------------------------------------------ built on first use
     @functools.cached_property
     def _snapshot(self) -> Snapshot:
-        """What the model was when the rest was built."""
+        """The content of the model at the time when the rest was built."""
         return Snapshot.of(self.model)
 
     @functools.cached_property
     def _functions(self) -> dict[tuple[str, ...], "LogpAndGradient"]:
-        """{continuous variables: the density that NUTS moves them on}, of those that were needed."""
+        """{continuous variables: the density in which NUTS moves them}, for the sets of variables needed so
+        far.
+        """
         return {}
 
     @abstractmethod
     def _function_of(self, names: list[str]) -> "LogpAndGradient":
-        """The density of continuous variables given all others."""
+        """The density of some continuous variables given all others."""
 
     @functools.cached_property
     def _function(self) -> "LogpAndGradient":
@@ -158,7 +161,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
     @property
     @abstractmethod
     def _nuts(self) -> pm.NUTS:
-        """PyMC's step for the continuous variables in `_moving`, with this class's density."""
+        """PyMC's NUTS step for the continuous variables in `_moving`, with the density of this class."""
 
     def _point(self) -> PointType:
         return point_of(self.model) if self._initial_point is None else self._initial_point
@@ -171,15 +174,18 @@ class NutsInJax(DrawsAhead, BlockedStep):
         self._move_only(self._continuous)
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            self._initial_point = None  # the cached point has the old variables and shapes of data
+            # the cached point has the variables and shapes of data from before the change
+            self._initial_point = None
             for name in self._built():
                 self.__dict__.pop(name, None)
-            _ = self._snapshot  # computed at this first use, of the model as it is now
+            # the density is computed now, at its first use, and belongs to the present model
+            _ = self._snapshot
         if self.draws_ahead:
             self.ahead.set_up(self.rng, tune, draws)
 
     def _move_only(self, names: list[str]) -> None:
-        """Let NUTS move the named continuous variables; it is built anew for them, untuned."""
+        """Let NUTS move only the named continuous variables; NUTS is built anew for them, without
+        adaptation."""
         self._moving = list(names)
         for name in ("_function", "_nuts"):
             self.__dict__.pop(name, None)
@@ -189,7 +195,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
 
         Parameters
         ----------
-        point : of all variables that the density reads
+        point : a point with all variables that the density reads
         """
         kept = self._last if self.tune else {}
         foreign = [name for name, value in kept.items() if not np.array_equal(point[name], value)]
@@ -207,13 +213,13 @@ class NutsInJax(DrawsAhead, BlockedStep):
         if foreign or self._draws == 0:
             self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
         self._function.hold(point)
-        # PyMC's NUTS takes all that it is given for its own variables
+        # PyMC's NUTS takes all variables that it is given for its own
         return self._nuts.step({name: point[name] for name in self._function.names})
 
     def _keep(self, point: PointType) -> PointType:
-        """The given point, the result of a draw. The values of NUTS's variables in it are remembered.
+        """Return the given point, the result of a draw, and remember the values of NUTS's variables in it.
 
-        The next draw sees from them whether another step has moved one of these variables.
+        At the next draw, these values show whether another step has moved one of the variables.
         """
         self._last = {name: point[name] for name in self._moving}
         self._draws += 1
@@ -228,15 +234,15 @@ class NutsInJax(DrawsAhead, BlockedStep):
 
 
 class LogpAndGradient:
-    """A log density of continuous variables and its gradient, as PyMC's NUTS asks for them.
+    """A log density of continuous variables and its gradient, in the form that PyMC's NUTS needs.
 
     Parameters
     ----------
-    density, numbers : as `ContinuousDensity.of` gives them
+    density, numbers : the result of `ContinuousDensity.of`
 
     Attributes
     ----------
-    names : in the order of the coordinates
+    names : the names of the variables, in the order of the coordinates
     """
 
     dtype = "float64"
@@ -249,22 +255,22 @@ class LogpAndGradient:
         self._prepare, self._evaluate = jitted(self._without_q), jitted(self._with_q)
 
     def _without_q(self, others: list[Any]) -> tuple[list[Any], Any]:
-        """What does not depend on the continuous variables, computed once per draw."""
+        """The values that do not depend on the continuous variables, computed once per draw."""
         q = jnp.zeros(self._density.size)
         values, self._from_there = separated(self._density.value_and_slope(q, others), q)
         return values, self._density.rest(others)
 
     def _with_q(self, values: list[Any], rest: Array, q: Array) -> tuple[Array, Array]:
-        """The log density and its gradient at q, given what `_without_q` returns."""
+        """The log density and its gradient at q, given the result of `_without_q`."""
         value, slope = self._from_there(values, q)
         return value + rest, slope
 
     def hold(self, point: PointType) -> None:
-        """Keep the values of the other variables of a point."""
+        """Store the values of the other variables of a point."""
         self._held = self._prepare(self._density.others(self._numbers | point))
 
     def at(self, point: PointType) -> float:
-        """The log density, nats, at the values of a point and of the others that are held."""
+        """The log density, nats, at the values of a point and the stored values of other variables."""
         q = np.concatenate([np.ravel(point[name]) for name in self.names])
         return float(self._pytensor_function(q)[0])
 

@@ -33,15 +33,15 @@ from pymc_discrete.steps.for_nuts import moved_in_jax
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-UPDATE = 2.0  # overhead of an update besides its evaluations of the density, in microseconds
-EVALUATIONS = 8.0  # mean number of evaluations of the density in an update
-# largest number of sweeps that "auto" chooses; if draws stay correlated, another step helps more than further
-# sweeps
+UPDATE = 2.0  # the overhead of an update, besides its evaluations of the density, in microseconds
+EVALUATIONS = 8.0  # the mean number of evaluations of the density in an update
+# the largest number of sweeps that "auto" chooses; if draws stay correlated, another step helps more than
+# further sweeps
 MOST_SLICE_SWEEPS = 4
 STILL = 0.9  # if a larger share of updates stays in place, the user is warned
 
 
-# as `SliceInfo` has them, in its order
+# the statistics of `SliceInfo`, in its order
 
 
 @dataclass_state
@@ -64,7 +64,7 @@ class ReparameterizedSlice(JaxStep):
     Parameters
     ----------
     vars : RV, name or value variable, or a list of them, optional
-        What to sample; by default every continuous free variable.
+        The variables to sample; by default every continuous free variable.
     sweeps : "auto" or int
         Sweeps per draw, each of as many updates as there are coordinates; by default 1, and up to 4 where
         they take no longer than the overhead of PyMC's loop.
@@ -94,8 +94,8 @@ class ReparameterizedSlice(JaxStep):
     of the paper's App. E is not reversible (bisection finds *a* root) and not used here;
     `differentiable_slice_sample` uses it, with an acceptance test.
 
-    Values are those of PyMC's unconstrained space, where the support of a bounded variable has no boundary.
-    With `default_transform=None` it has one, and sampling is exact too.
+    Values are in PyMC's unconstrained space, where the support of a bounded variable has no boundary. With
+    `default_transform=None` the support has a boundary, and sampling is exact as well.
 
     Sampler statistics: `slice_expansions` and `slice_shrinkages` (of an update, mean over the draw),
     `slice_stayed` (share of updates that stayed in place), `lp`.
@@ -126,7 +126,7 @@ class ReparameterizedSlice(JaxStep):
         super().__init__(vars, **options)
         check_auto_or_count("sweeps", sweeps, "sweeps per draw")
         self.asked_sweeps = sweeps
-        _ = self.density  # raises for models that cannot be sampled
+        _ = self.density  # this raises an error for models that cannot be sampled
         if self._is_whole() and moved_in_jax(self.model) is not None:
             self.draw_ahead()
         self._reset()
@@ -201,7 +201,7 @@ class ReparameterizedSlice(JaxStep):
 
     @property
     def widths(self) -> slices.Widths:
-        """What tuning has learned of the chain, as NumPy arrays; draws keep it as JAX arrays."""
+        """The results of tuning of the chain, as NumPy arrays; draws keep them as JAX arrays."""
         return jax.tree.map(np.asarray, self._widths)
 
     @widths.setter

@@ -1,13 +1,13 @@
-"""Draws for the processes that PyMC starts for its chains: they ask the process of the step for them.
+"""Draws for the processes that PyMC starts for its chains, which ask the process of the step for them.
 
 JAX hangs in a process that was forked after it had run, and every process would compile the same program. So
 the process that made a step (its home) makes the draws of all chains, each in a thread, and other processes
 are its clients. There is one listener for all steps of a process, opened when the process forks or a step is
-pickled: an abstract Unix socket on Linux, which leaves no file behind whatever ends the process, and a port
-of the loopback interface elsewhere. A client must show that it knows a random key. Messages are arrays and
-JSON, and nothing in them is executed.
+pickled: an abstract Unix socket on Linux, which leaves no file behind however the process ends, and a port of
+the loopback interface elsewhere. A client must show that it knows a random key. Messages are arrays and JSON,
+and nothing in them is executed.
 
-Nothing here imports JAX, so that a worker waits for no more than it needs.
+This module does not import JAX, so that a worker does not wait for the import.
 """
 
 import atexit
@@ -38,26 +38,26 @@ from pymc_discrete.runtime.fork import jax_is_running
 from pymc_discrete.runtime.messages import decoded, encoded
 from pymc_discrete.steps.ahead import Ahead, AheadState, HasChain
 
-WAIT = 5.0  # seconds after which a client looks whether its parent is alive
+WAIT = 5.0  # seconds after which a client checks whether its parent is alive
 ENDED = "The process that makes the draws of this chain has ended, and the chain cannot go on."
-# A client sends this in place of a step's name, on a connection that carries no messages: when it closes, the
-# process that makes the draws has ended.
+# A client sends this word in place of a step's name on a connection that carries no messages: the connection
+# closes when the process that makes the draws has ended.
 LIFELINE = "lifeline"
-PURPOSE = b"pymc_discrete"  # a client signs it together with the server's random challenge
-# errors that keep their type on the way to a client
+PURPOSE = b"pymc_discrete"  # a text that a client signs together with the server's random challenge
+# errors that keep their type when they are sent to a client
 SENT_ERRORS = {
     e.__name__: e for e in (SamplingError, ValueError, TypeError, NotImplementedError, RuntimeError)
 }
 
 
 class Address(NamedTuple):
-    """Where a step is served.
+    """The address at which a step is served.
 
     Attributes
     ----------
     place : the address of a socket: a name, or a host and a port
-    key : that clients must know
-    step : the name of the step in its home
+    key : the key that clients must know
+    step : the name of the step in its home process
     """
 
     place: str | tuple[str, int]
@@ -67,7 +67,7 @@ class Address(NamedTuple):
 
 # ---------------------------------------------------------------- messages
 def as_chunk(parts: Any) -> Chunk | None:
-    """The chunk that a message holds."""
+    """The `Chunk` in a message."""
     if parts is None:
         return None
     first, draws, stats, blocks = parts
@@ -75,14 +75,14 @@ def as_chunk(parts: Any) -> Chunk | None:
 
 
 def as_handed(parts: Any) -> Handed:
-    """The state that a message holds."""
+    """The `Handed` in a message."""
     before, first, used, order, last, divergences = parts
     return Handed(before, first, used, ChainOrder(*order), last, divergences)
 
 
 # ---------------------------------------------------------------- sockets
 def send(connection: socket.socket, message: bytes) -> None:
-    """Send a message: its length in 8 bytes, and then the message."""
+    """Send a message: first its length in 8 bytes, and then the message itself."""
     connection.sendall(len(message).to_bytes(8, "little") + message)
 
 
@@ -114,7 +114,7 @@ def proof(key: bytes, challenge: bytes) -> bytes:
 
 # ---------------------------------------------------------------- the process that makes draws
 class Server:
-    """Makes the draws of the steps of this process for other processes.
+    """An object that makes the draws of the steps of this process for other processes.
 
     Attributes
     ----------
@@ -133,7 +133,8 @@ class Server:
             self.place = self._listener.getsockname()
         self._listener.listen(64)
         self._open: set[socket.socket] = set()
-        self._answering: set[threading.Lock] = set()  # one for each client, held while it is answered
+        # one lock for each client, held while the client is answered
+        self._answering: set[threading.Lock] = set()
         threading.Thread(target=self._accept, name="draws-ahead-listener", daemon=True).start()
 
     def _accept(self) -> None:
@@ -156,7 +157,8 @@ class Server:
             served = _served.get(name)
             send(connection, encoded(served is not None or name == LIFELINE))
             if name == LIFELINE:
-                receive(connection)  # returns when the client's process has ended, since nothing is sent
+                # this returns when the client's process has ended, since the client sends nothing
+                receive(connection)
             if served is None:
                 return
             source = served()
@@ -165,10 +167,10 @@ class Server:
                 try:
                     with answering:
                         answer = {"value": _answer(source, name, args)}
-                except Exception as error:  # the client raises it
+                except Exception as error:  # the error is sent to the client, which raises it
                     answer = {"error": type(error).__name__, "text": str(error)}
                 send(connection, encoded(answer))
-        except (EOFError, OSError):  # the client has ended
+        except (EOFError, OSError):  # the client's process has ended
             pass
         finally:
             if source is not None:
@@ -178,22 +180,24 @@ class Server:
             connection.close()
 
     def finish(self) -> None:
-        """Wait until what is being answered is answered, and answer nothing more.
+        """Wait until all current requests are answered, and answer no further ones.
 
-        Python ends a thread that is still running after the main one, and where it is in JAX's code that
-        ends the process with SIGABRT, as after Ctrl-C while the first chunk was compiled.
+        Python ends threads that are still running after the main thread. If such a thread is in JAX's code,
+        this ends the process with SIGABRT, as after Ctrl-C while the first chunk is compiled.
         """
         for answering in [*self._answering]:
             answering.acquire()
 
     def close_in_child(self) -> None:
-        """Close what a forked process inherits, without which nobody would see this process end."""
+        """Close the sockets that a forked process inherits, without which no client would see this process
+        end.
+        """
         for inherited in (self._listener, *self._open):
             inherited.close()
 
 
 def _answer(source: ChainSource, name: str, args: list[Any]) -> Any:
-    """What a source answers to a client's call."""
+    """The answer of a source to a client's request."""
     if name == "begin":
         return source.begin(ChainOrder(*args[0]), args[1])
     if name == "resume":
@@ -204,11 +208,11 @@ def _answer(source: ChainSource, name: str, args: list[Any]) -> Any:
 
 
 class Served:
-    """A step whose draws its home makes, also for other processes.
+    """A step whose draws its home process makes, also for other processes.
 
     Parameters
     ----------
-    make : makes a `ChainSource` in this process
+    make : a function that makes a `ChainSource` in this process
     """
 
     def __init__(self, make: Callable[[], ChainSource]):
@@ -216,16 +220,17 @@ class Served:
         _served[self._name] = self
 
     def __call__(self) -> ChainSource:
-        """A source of draws, in this process."""
+        """A new source of draws, in this process."""
         return self._make()
 
     def address(self) -> Address:
-        """Where the step is served from now on."""
+        """The address at which the step is served from now on."""
         server = server_of_process()
         return Address(server.place, server.key, self._name)
 
     def source(self, here: Callable[[], ChainSource]) -> ChainSource:
-        """A source of draws: of the home's in a process that was forked from it, else what `here` makes."""
+        """A source of draws: of the home, in a process that was forked from it; otherwise a result
+        of `here`."""
         if self._home == os.getpid() or _inherited is None:
             return here()
         return Remote.at(Address(*_inherited, self._name)) or here()
@@ -233,12 +238,13 @@ class Served:
 
 _served: "weakref.WeakValueDictionary[str, Served]" = weakref.WeakValueDictionary()
 _server: Server | None = None
-_inherited: tuple[str | tuple[str, int], bytes] | None = None  # place and key, in a forked process
-_hidden: warnings.catch_warnings | None = None  # while the process forks
+# the place and the key of the home's server, in a forked process
+_inherited: tuple[str | tuple[str, int], bytes] | None = None
+_hidden: warnings.catch_warnings | None = None  # a lock that is held while the process forks
 
 
 def server_of_process() -> Server:
-    """The server of this process."""
+    """The server of this process, which is started if there is none."""
     global _server
     if _server is None:
         _server = Server()
@@ -246,10 +252,11 @@ def server_of_process() -> Server:
 
 
 def no_warning_of_forks() -> None:
-    """Hide JAX's warning about a fork of this process while a step is served, as PyMC's workers use no JAX.
+    """A context without JAX's warning about forks while a step is served, since PyMC's workers do not use
+    JAX.
 
-    JAX registers its warning with `os.register_at_fork` when its backend starts. Such functions run in the
-    reverse order of their registration, so that one that is registered after that hides the warning in time.
+    JAX registers its warning with `os.register_at_fork` when its backend starts. Registered functions run in
+    the reverse order of registration, so that a function that is registered later hides the warning in time.
     """
     if jax_is_running():
         _hide_warnings_of_forks()
@@ -257,7 +264,7 @@ def no_warning_of_forks() -> None:
 
 @functools.cache
 def _hide_warnings_of_forks() -> None:
-    if hasattr(os, "register_at_fork"):  # Windows has no fork
+    if hasattr(os, "register_at_fork"):  # Windows cannot fork processes
         os.register_at_fork(before=_hide_warning, after_in_parent=_warn_again, after_in_child=_warn_again)
 
 
@@ -295,7 +302,7 @@ def _after_in_child() -> None:
         _server = None
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
+if hasattr(os, "register_at_fork"):  # Windows cannot fork processes
     os.register_at_fork(before=_before_fork, after_in_child=_after_in_child)
 
 
@@ -304,7 +311,7 @@ ONE_CHAIN = "A process that PyMC has started runs one chain, and makes no others
 
 
 class Remote:
-    """A `ChainSource` whose draws another process makes, and sends through a socket."""
+    """A `ChainSource` whose draws are made by another process, which sends them through a socket."""
 
     spare = 0  # PyMC runs the other chains in processes of their own
 
@@ -315,7 +322,7 @@ class Remote:
 
     @classmethod
     def at(cls, address: Address) -> "Remote | None":
-        """The client of a step, or None where nobody serves it."""
+        """The client of a step; None if nobody serves the step."""
         family = socket.AF_INET if isinstance(address.place, tuple) else socket.AF_UNIX
         connection = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -344,9 +351,9 @@ class Remote:
         return answer["value"]
 
     def _end_with_home(self) -> None:
-        """End this process with the one that makes the draws.
+        """End this process when the process that makes the draws ends.
 
-        A process that PyMC has forked holds both ends of its pipe to PyMC, and would wait there for ever.
+        A process that PyMC has forked has both ends of its pipe to PyMC, and would wait for PyMC for ever.
         """
         if parent_process() is None or self._lifeline is not None:
             return
@@ -399,21 +406,22 @@ class Remote:
             self._lifeline.close()
         self._closed = True
         with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for the end of a lifeline
+            # this wakes a thread that waits for a connection to close
+            self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
 class FactsOfStep(NamedTuple):
-    """What is sent to another process in place of a step, enough to hand out the draws of the step's home.
+    """The facts that are sent to another process in place of a step, enough to hand out the home's draws.
 
     Attributes
     ----------
     home : the process of the step
     address : Address
-    ahead : the arguments of `Ahead` but for the first
+    ahead : the arguments of `Ahead` except the first one
     settings : the step's settings, which a `sampling_state` must share
-    handed : the state that the next chain goes on from, if it does not tune
-    stats_dtypes, stats_dtypes_shapes : of the step
+    handed : the state from which the next chain continues, if the chain does not tune
+    stats_dtypes, stats_dtypes_shapes : the attributes of the step
     """
 
     home: int
@@ -426,11 +434,12 @@ class FactsOfStep(NamedTuple):
 
 
 class Worker(HasChain, BlockedStep):
-    """A step in a process to which PyMC has sent it: hands out the draws that the step's home makes.
+    """A step in a process to which PyMC has sent it; it hands out the draws that the step's home process
+    makes.
 
     Parameters
     ----------
-    facts : Facts
+    facts : FactsOfStep
     """
 
     name = "worker"
@@ -467,11 +476,11 @@ class Worker(HasChain, BlockedStep):
 
 
 def received(facts: FactsOfStep | None, sent: bytes) -> Any:
-    """The step that was pickled: a `Worker` while its home serves it, else the step itself.
+    """The step after pickling: a `Worker` while its home process serves it, else the step itself.
 
     Parameters
     ----------
-    facts : of a step that makes its draws ahead
+    facts : the facts of a step that makes its draws ahead
     sent : the class of the step and its attributes, pickled
     """
     if facts is not None and facts.home != os.getpid() and (remote := Remote.at(facts.address)):

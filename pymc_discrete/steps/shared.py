@@ -1,8 +1,9 @@
-"""Variables that two steps move in turn: a flow's step, which leads between modes, and a local one beside it.
+"""Variables that two steps move in turn: the step of a flow, which moves between modes, and a local step.
 
-In `pm.sample` a step knows only the values that it is given, and not which step made them. A step that takes
-another one beside it (`DiscreteStep.shared`) therefore keeps the values with which it ended its last draw,
-and the other steps of its process ask for them. A process that PyMC starts for a chain runs that chain only.
+In `pm.sample` a step knows only the values that it is given, and not which step made them. A step that shares
+its variables with another step (`DiscreteStep.shared`) therefore keeps the values with which its last draw
+ended, and the other steps of its process ask for these values. A process that PyMC starts for a chain runs
+that chain only.
 """
 
 from collections.abc import Iterable
@@ -16,14 +17,14 @@ from pymc_discrete.runtime.names import shown
 
 
 class LeftValues:
-    """What a step that shares its variables keeps of its last draw.
+    """The values that a step which shares its variables keeps from its last draw.
 
     Attributes
     ----------
     values : {variable: the value with which the draw ended}, until another step has drawn the variable
     """
 
-    # every `LeftValues` of this process, so that a step finds what other steps have left
+    # every `LeftValues` of this process, so that a step finds the values that other steps have kept
     _all: ClassVar[WeakSet["LeftValues"]] = WeakSet()
 
     def __init__(self) -> None:
@@ -32,20 +33,20 @@ class LeftValues:
 
     @classmethod
     def taken(cls, names: Iterable[str]) -> None:
-        """Note that a step which shares nothing has drawn these variables."""
+        """Note that a step which shares no variables has drawn these variables."""
         for one in cls._all:
             for name in names:
                 one.values.pop(name, None)
 
     @classmethod
     def untouched(cls, names: Iterable[str], point: PointType) -> list[str]:
-        """Those of the variables that have, in `point`, the values with which a sharing step left them."""
+        """The variables whose values in `point` are the values with which a sharing step ended its draw."""
         left = [one.values for one in cls._all]
         return [name for name in names if any(np.array_equal(point[name], v.get(name, ())) for v in left)]
 
 
 def without_local(step: str, names: Iterable[str]) -> str:
-    """The warning that no local step moves these variables beside a flow's step."""
+    """The warning that no local step moves these variables besides the step of a flow."""
     return (
         f"{step}: no local step moves {shown(names)} beside it, and where few of its proposals are accepted "
         f"the chain stands still. Add one: pmd.BlockGibbs([{shown(names)}])."

@@ -1,4 +1,5 @@
-"""The steps that suit discrete variables, by how the differences of their log density are found."""
+"""The choice of steps for discrete variables, by the way in which the differences of their density
+are found."""
 
 import logging
 from typing import Any, cast
@@ -26,7 +27,7 @@ from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, SwendsenWa
 _log = logging.getLogger("pymc.discrete")
 
 
-# the reason that is logged for a step, which then says itself how it finds the differences of its variables
+# the reason that is logged for a step which itself says how the differences of its variables are found
 WHY = {
     BlockGibbs: "conditionals are exact",
     TreeGibbs: "conditionals are exact, and the sites that interact are drawn at once",
@@ -38,18 +39,18 @@ WHY = {
 def steps_for(
     described: DescribedModel, names: list[str], *, all_in_jax: bool = False, **options: Any
 ) -> BlockedStep | CompoundStep:
-    """The step of discrete variables, or one of several steps, and a logged line for each.
+    """The step for discrete variables, or one step made of several, and a logged line for each.
 
     Parameters
     ----------
     names : value variables
     all_in_jax : whether a term without a JAX version is refused, instead of left to PyMC's own steps
-    options : of `AutoStep`
+    options : the options of `AutoStep`
 
     Raises
     ------
     NotImplementedError, ValueError
-        As `AutoStep`.
+        For the reasons named in `AutoStep`.
     """
     if vectors := described.moved_together(names):
         return with_step_of_vectors(described, vectors, names, all_in_jax, options)
@@ -88,7 +89,7 @@ def steps_for(
 
 
 def target_for(described: DescribedModel, names: list[str], options: dict[str, Any], **more: Any) -> Target:
-    """The target of some variables, built with those `options` of `AutoStep` that concern a target."""
+    """The target of some variables, built with the `options` of `AutoStep` that concern a target."""
     concerned = ("differences", "support", "window", "integrate")
     own = {key: value for key, value in options.items() if key in concerned}
     return target_of(described, names, **own, with_numbers=True, **more)
@@ -97,17 +98,17 @@ def target_for(described: DescribedModel, names: list[str], options: dict[str, A
 def exact_step(
     described: DescribedModel, names: list[str], target: Target, options: dict[str, Any]
 ) -> DiscreteStep:
-    """The step of variables of which all differences are exact.
+    """The step for variables whose differences are all exact.
 
     Parameters
     ----------
-    target : of these variables, in whose space each site moves alone
+    target : the target of these variables, in whose space each site moves alone
     """
     model = described.model
     more = {**options, **restricted(options, model, names)}
     tree = target.interactions.tree or sums_at_once(target.density) is not None
     pairs = options.get("integrate") is None and not tree and bool(described.lines(names))
-    if pairs:  # `target` moves each site alone; another one can move pairs of counts, too
+    if pairs:  # in `target` each site moves alone; a new target can also move pairs of counts
         exact = {**more, "differences": "exact"}
         target = target_for(described, names, exact, constrained=True, equations=True)
     clusters = not (tree or pairs) and clusters_suit(cast(ModelDensity, target.density))
@@ -134,16 +135,18 @@ def say_chosen(kind: type[DiscreteStep], names: list[str], density: ModelDensity
 
 
 def sampled_instead(model: pm.Model, names: list[str]) -> list[Any]:
-    """The steps of discrete variables that would be summed out, had other steps left something to NUTS."""
+    """The steps for discrete variables that would be summed out if other steps had left a variable
+    to NUTS."""
     drawn = steps_for(DescribedModel(model), names, all_in_jax=True)
     return getattr(drawn, "methods", [drawn])
 
 
 def counts_along(step: DiscreteStep) -> list[str]:
-    """Variables of the space of a step of counts that limit each other, which NUTS may move along.
+    """Variables, in the space of a step, that are counts which limit each other, and that NUTS may also move.
 
-    They are its counts, if some are tied to continuous variables that NUTS moves. Of counts that are
-    independent given these, as the abundances of sites, conditionals are as good.
+    They are the counts of the step, if some of them are tied to continuous variables that NUTS moves. For
+    counts that are independent given these variables, such as the abundances of sites, conditional draws are
+    as good.
     """
     moved = for_nuts(step.model)
     density, space = cast(ModelDensity, step.target.density), step.target.space
@@ -161,7 +164,8 @@ def counts_along(step: DiscreteStep) -> list[str]:
 def with_step_of_vectors(
     described: DescribedModel, vectors: list[str], names: list[str], all_in_jax: bool, options: dict[str, Any]
 ) -> BlockedStep | CompoundStep:
-    """The steps of discrete variables of which the elements of `vectors` cannot change alone, as `steps_for`.
+    """The steps for discrete variables, as by `steps_for`, where elements of the `vectors` cannot change
+    alone.
 
     The vectors get a step of their own, for which conditionals must be exact, whatever they cost. None of
     PyMC's own steps can move them.
@@ -193,18 +197,18 @@ def with_steps_of_pymc(
     without_jax: dict[str, tuple[str, NotImplementedError]],
     options: dict[str, Any],
 ) -> BlockedStep | CompoundStep:
-    """The steps of discrete variables of which some enter terms that JAX cannot run, as `steps_for`.
+    """The steps for discrete variables, as by `steps_for`, where some enter terms that JAX cannot run.
 
     Parameters
     ----------
-    without_jax : {such a variable: (name of the term, what was raised for it)}
+    without_jax : {variable that enters such a term: (name of the term, the error for it)}
     """
     model = described.model
     steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()]
     if names := [n for n in names if n not in without_jax]:
         step = steps_for(described, names, **{**options, **restricted(options, model, names)})
-        # Our steps come last, because their statistics contain the model's log density, which has to be
-        # that after all steps of the draw.
+        # Our steps come last, because their statistics contain the model's log density, which must be the one
+        # after all steps of the draw.
         steps += getattr(step, "methods", [step])
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 
@@ -216,7 +220,7 @@ def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError)
     ----------
     name : the value variable
     term : name of the term
-    error : what was raised for the term
+    error : the error for the term
     """
     value = next(v for v in model.value_vars if v.name == name)
     rv = model.values_to_rvs[value]
@@ -235,7 +239,7 @@ def pymc_step(model: pm.Model, name: str, term: str, error: NotImplementedError)
 
 
 def restricted(options: dict[str, Any], model: Any, names: list[str]) -> dict[str, Any]:
-    """The options that are dictionaries by variable, reduced to the entries of these variables."""
+    """The options that are dictionaries by variable, reduced to the keys of these variables."""
     out: dict[str, Any] = {}
     for key in ("support", "window"):
         if isinstance(options.get(key), dict):

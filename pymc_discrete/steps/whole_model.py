@@ -1,4 +1,4 @@
-"""The steps of a whole model, whose draws one program makes ahead."""
+"""The step of a whole model, whose draws one program makes ahead."""
 
 import logging
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ _log = logging.getLogger("pymc.discrete")
 
 
 class WholeModel(DrawsAhead, CompoundStep):
-    """Several steps that together move all of a model, and make their draws ahead.
+    """Several steps that together move a whole model, and make their draws ahead.
 
     Parameters
     ----------
     methods : steps of `pymc_discrete`
-    by_nuts : names of the continuous value variables that none of them moves, which NUTS does
+    by_nuts : names of the continuous value variables that none of these steps moves, and NUTS moves
     of_nuts : options of NUTS
     """
 
@@ -56,7 +56,7 @@ class WholeModel(DrawsAhead, CompoundStep):
         steps: list[Any] = []
         summed: list[str] = []
         moved = [*self.by_nuts]
-        slots = [0]  # the first one is that of NUTS
+        slots = [0]  # the first dictionary has the statistics of NUTS
         instead = None
         for n, m in enumerate(self.methods, int(bool(self.by_nuts))):
             if isinstance(m, NutsInJax):

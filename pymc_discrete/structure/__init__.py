@@ -1,6 +1,6 @@
-"""Graphs of PyTensor, and the questions that are asked of them."""
+"""PyTensor graphs, and the analyses of them."""
 
-# the rules of all Ops, which must be registered before anything is asked
+# The rules of all Ops are registered here, before any graph is analysed.
 from pymc_discrete.structure import ops
 
 __all__ = ["ops"]

@@ -19,7 +19,7 @@ class Analysis[T](ABC):
 
     Parameters
     ----------
-    known : {variable: value}, where the analysis starts; the inputs of these variables are not visited
+    known : {variable: value}, the variables at which the analysis starts; it does not visit their inputs
     """
 
     def __init__(self, known: Mapping[Variable, T]):
@@ -28,20 +28,21 @@ class Analysis[T](ABC):
 
     @abstractmethod
     def after(self, node: Apply, values: list[T]) -> Sequence[T]:
-        """The values of a node's outputs, given those of its inputs."""
+        """The values of the outputs of a node, given the values of its inputs."""
 
     @abstractmethod
     def at_leaf(self, var: Variable) -> T:
         """The value of a leaf that is not among the known variables."""
 
     def is_leaf(self, var: Variable) -> bool:
-        """Whether a computed variable is treated as a leaf; one without an owner always is."""
+        """Whether a computed variable is treated as a leaf; a variable that no node computes
+        always is one."""
         return False
 
     def of(self, var: Variable) -> T:
         """The value of a variable."""
         pending = [var]
-        while pending:  # depth first, without recursion: graphs may be deep
+        while pending:  # The walk is depth first and not recursive, since graphs may be deep.
             current = pending[-1]
             node = current.owner
             if current not in self._values and (node is None or self.is_leaf(current)):
@@ -59,13 +60,15 @@ class Analysis[T](ABC):
         return self._values[var]
 
     def blame(self, node: Apply) -> None:
-        """Record that a node is the reason why no better value of its outputs is known."""
+        """Record that a node is the reason why no better value of its outputs is known, for messages."""
         # PyTensor's name of an Op that wraps a function of JAX is the memory address of that function
         name = type(node.op).__name__ if isinstance(node.op, JAXOp) else str(node.op)
         self._causes.update(dict.fromkeys(node.outputs, name))
 
     def cause(self, var: Variable) -> str | None:
-        """The name of the first blamed Op in the graph of a variable, or None."""
+        """The name of the first Op in the graph of a variable that was recorded by `blame`; None if there is
+        none.
+        """
         outputs = (out for node in toposort([var]) for out in node.outputs)
         return next((self._causes[out] for out in outputs if out in self._causes), None)
 
@@ -75,7 +78,7 @@ class Depends(Analysis[bool]):
 
     Parameters
     ----------
-    roots : the variables that are asked about; they depend on themselves
+    roots : the given variables, which depend on themselves
     """
 
     def __init__(self, roots: Iterable[Variable]):
@@ -92,7 +95,9 @@ class Depends(Analysis[bool]):
 
 
 def directly_read(graphs: Sequence[Variable], variables: Sequence[Variable]) -> list[Variable]:
-    """Those of some variables that graphs read other than by way of further ones of them."""
+    """The ones among some variables that graphs read directly, and not only through others of these
+    variables.
+    """
     wanted = set(variables)
     inputs = [v for node in toposort(list(graphs), blockers=list(variables)) for v in node.inputs]
     return [v for v in dict.fromkeys([*graphs, *inputs]) if v in wanted]

@@ -14,9 +14,9 @@ from pytensor.graph.op import Op
 
 from pymc_discrete.structure.analysis import Analysis
 
-Interval = tuple[float, float]  # inclusive; infinite where nothing is known
+Interval = tuple[float, float]  # (lower, upper), inclusive; infinite where there is no known bound
 UNKNOWN: Interval = (-math.inf, math.inf)
-# Ops that only rearrange data: {Op: how many of its first inputs are data, None for all of them}. The other
+# Ops that only rearrange data: {Op: the number of its first inputs that are data, None for all}. The other
 # inputs are indices and shapes.
 REARRANGING: dict[type[Op], int | None] = {}
 
@@ -27,13 +27,14 @@ def is_whole(var: Variable) -> bool:
 
 
 class IntegerBounds(Analysis[Interval]):
-    """Bounds of the integer tensors of a graph, and of some of floats; others have the bounds `UNKNOWN`.
+    """Bounds of the integer tensors of a graph, and of some float tensors; other tensors have the bounds
+    `UNKNOWN`.
 
-    Integers of 64 bits are taken not to overflow, shorter ones wrap around.
+    Integers of 64 bits are assumed not to overflow; shorter integers wrap around.
 
     Parameters
     ----------
-    known : {variable: bounds}, of inputs of the graph
+    known : {input of the graph: its bounds}
     """
 
     def __init__(self, known: Mapping[Variable, Interval]):
@@ -41,12 +42,13 @@ class IntegerBounds(Analysis[Interval]):
         self._known = dict(known)
 
     def given(self, more: Mapping[Variable, Interval]) -> "IntegerBounds":
-        """The same analysis, in which bounds of `more` inputs of the graph are known."""
+        """The same analysis, with bounds of `more` inputs of the graph."""
         return IntegerBounds(self._known | dict(more))
 
     @cached_property
     def finite(self) -> "SurelyFinite":
-        """Which tensors are finite. The bounds of floats hold for these; others may be nan."""
+        """The analysis of which tensors are finite. Bounds of floats hold for these; other floats
+        may be nan."""
         return SurelyFinite(self)
 
     def after(self, node: Apply, values: list[Interval]) -> list[Interval]:
@@ -61,7 +63,7 @@ class IntegerBounds(Analysis[Interval]):
             low, high = bounds_after(node.op, node, values)
             if math.isnan(low) or math.isnan(high):
                 return UNKNOWN
-            # floats of 32 bits are rounded, and rounding keeps their order
+            # floats of 32 bits are rounded, which keeps their order, so that rounded bounds are bounds
             with np.errstate(over="ignore"):
                 low, high = (float(np.asarray(b, dtype)) for b in (low, high))
             return low, high
@@ -82,13 +84,13 @@ class IntegerBounds(Analysis[Interval]):
 
 
 class SurelyFinite(Analysis[bool]):
-    """Whether tensors are finite wherever the unknowns and the data are, but for results that are too large.
+    """Whether a tensor is finite if all unknowns and data are, unless a result is too large for a float.
 
-    `clip(x / y, 0, 1)` is not where y may be 0: 0 / 0 is nan, and nan clipped is nan.
+    For example, `clip(x / y, 0, 1)` may not be finite where y may be 0: 0 / 0 is nan, and nan clipped is nan.
 
     Parameters
     ----------
-    bounds : of the tensors of the same graph
+    bounds : the bounds of the tensors of the same graph
     """
 
     def __init__(self, bounds: IntegerBounds):
@@ -107,13 +109,13 @@ class SurelyFinite(Analysis[bool]):
 
 @singledispatch
 def stays_finite(op: Op, node: Apply, bounds: IntegerBounds) -> bool:
-    """Whether a node maps finite values to finite values, within the bounds of its inputs."""
+    """Whether a node maps finite values, within the bounds of its inputs, to finite values."""
     return type(op) in REARRANGING
 
 
 @singledispatch
 def bounds_after(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
-    """The bounds of an integer output of a node, given those of its inputs."""
+    """The bounds of an integer output of a node, given the bounds of its inputs."""
     if type(op) in REARRANGING:
         data = REARRANGING[type(op)]
         return hull(*(inputs if data is None else inputs[:data]))
@@ -128,7 +130,9 @@ def hold_for_floats(op: Op) -> bool:
 
 # ---------------------------------------------------------------- intervals
 def within_type(bounds: Interval, dtype: str) -> Interval:
-    """Bounds of integers once they are stored in a dtype: its whole range where they may wrap around."""
+    """Bounds of integers after they are stored in a dtype: the dtype's whole range where they may wrap
+    around.
+    """
     limits = np.iinfo(dtype)
     if limits.min <= bounds[0] and bounds[1] <= limits.max:
         return bounds
@@ -144,7 +148,7 @@ def times(a: float, b: float) -> float:
 
 
 def raised(a: float, n: float) -> float:
-    """The n-th power of a bound, for an integer n >= 0; infinite where floats do not hold it."""
+    """The n-th power of a bound, for an integer n >= 0; infinite where it is too large for a float."""
     try:
         return float(a**n)
     except OverflowError:
@@ -158,7 +162,7 @@ def product(a: Interval, b: Interval) -> Interval:
 
 
 def hull(*intervals: Interval) -> Interval:
-    """The smallest interval that contains all of the given ones; an empty one if there are none."""
+    """The smallest interval that contains all given intervals; an empty interval if there are none."""
     return min((low for low, _ in intervals), default=math.inf), max(
         (high for _, high in intervals), default=-math.inf
     )
@@ -171,10 +175,11 @@ def power(a: Interval, n: float) -> Interval:
 
 
 def powers(a: Interval, n: Interval) -> Interval:
-    """Bounds of the powers of an integer within `a` whose exponents are the integers of `n`, of at least 0.
+    """Bounds of powers of an integer within `a` whose exponents are the integers of `n`, which are at least
+    0.
 
-    The size of a power grows with the exponent, and its sign changes with each: the last two exponents have
-    the ends, and the first two where the base is -1, 0 or 1.
+    The size of a power grows with the exponent, and for a negative base each further exponent changes its
+    sign. So the last two exponents give the bounds, or the first two if the base is -1, 0 or 1.
     """
     low, high = n
     if high < math.inf:
@@ -191,18 +196,19 @@ def magnitude(bounds: Interval) -> float:
 
 
 def sum_of(bounds: Interval, n: float) -> Interval:
-    """Bounds of a sum of n numbers, or of any number of them if n is infinite."""
+    """Bounds of a sum of n numbers, each with the given bounds; of any number of summands if n is
+    infinite."""
     low, high = times(bounds[0], n), times(bounds[1], n)
     return (min(low, 0.0), max(high, 0.0)) if n == math.inf else (low, high)
 
 
 def positions(shape: Sequence[int | None]) -> Interval:
-    """Bounds of the flat positions of the elements of an array; None is a length that is not known."""
+    """Bounds of the flat indices of the elements of an array; a length None in the shape is not known."""
     return 0.0, max(math.prod(size_of(n)[1] for n in shape) - 1, 0.0)
 
 
 def size_of(size: int | None) -> Interval:
-    """Bounds of the length of a dimension that may be known."""
+    """Bounds of the length of a dimension, which is None if it is not known."""
     return (0.0, float(np.iinfo(np.int32).max)) if size is None else (float(size), float(size))
 
 

@@ -1,4 +1,4 @@
-"""Updates of linear maps: by how much a whole result changes when a few elements of its input change.
+"""Updates of linear maps: the change of the whole result when a few elements of the input change.
 
 The rules of Ops are in `ops/`; an Op without a rule is not treated as linear.
 """
@@ -20,7 +20,7 @@ from pymc_discrete.structure.logp_graph import LogpGraph
 
 # An update is a function (delta, index, rows, inputs) -> (r, k, *shape), the change of a node's output:
 #   delta : (r, m, k), changes of m elements of the input, for each of r sites and its k neighbours
-#   index : (R, m) int, the flat indices of those elements, for all R sites of a variable
+#   index : (R, m) int, the flat indices of the elements that change, for all R sites of a variable
 #   rows : (r,) int, the sites that are asked for, counted within the variable; None for all of them
 #   inputs : the values of the node's inputs
 Update = Callable
@@ -30,9 +30,9 @@ LARGEST_FACTOR = 1e8  # a linear map with a larger constant is not updated, sinc
 
 
 def is_tame(source: Variable, node: Apply, graph: LogpGraph) -> bool:
-    """Whether the output of a linear node may be updated by adding the change that its column gives.
+    """Whether the output of a linear node may be updated by adding the change that a column of the map gives.
 
-    That is not so if elements of the source, the input that depends on the block, may be infinite or very
+    This is false if elements of the source, the input that depends on the block, may be infinite or very
     large. Subtracting an infinite element gives inf - inf. A very large element leaves a rounding error in
     the sum, which stays there after the element is subtracted.
 
@@ -60,12 +60,15 @@ def keeps_magnitude(op: Op, node: Apply) -> bool:
 
 @singledispatch
 def column_update(op: Op, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
-    """The update of a node's output when input number `moving` changes; None where it is not linear in it."""
+    """The update of a node's output when input number `moving` changes; None where the node is not linear in
+    it.
+    """
     return None
 
 
 def one_hot(place: np.ndarray, n: int, rows, dtype):
-    """(r, m, n) the one-hot encoding of `place` (R, m), numbers from 0 to n - 1, at the sites `rows`."""
+    """(r, m, n), the one-hot encoding of the integers `place` (R, m) in 0, ..., n - 1, for the
+    sites `rows`."""
     return (
         take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)
     ).astype(dtype)

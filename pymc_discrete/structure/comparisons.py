@@ -1,4 +1,4 @@
-"""Comparisons without which a log density is -inf: `pt.switch(pt.all(pt.eq(a, b)), 0, -inf)`."""
+"""Comparisons that must hold for a log density to be finite: `pt.switch(pt.all(pt.eq(a, b)), 0, -inf)`."""
 
 from collections.abc import Iterator
 
@@ -32,9 +32,9 @@ DISJUNCTIONS = (AnyOp, DimShuffle, MakeVector, ScalarFromTensor, TensorFromScala
 
 
 def comparisons(term: Variable) -> Iterator[tuple[Variable, bool]]:
-    """[(a comparison, its outcome)]: a term of the log density is -inf but where it has this outcome.
+    """[(comparison, outcome)]: where a comparison has another outcome, the term of the log density is -inf.
 
-    They come in an order that is the same for all graphs with the same Ops.
+    The order of the comparisons is the same for all graphs with the same Ops.
     """
     pending, seen = [term], set()
     while pending:
@@ -53,14 +53,14 @@ def comparisons(term: Variable) -> Iterator[tuple[Variable, bool]]:
         elif isinstance(scalar, Add) or isinstance(node.op, Join | MakeVector):
             pending += node.inputs[::-1]
         elif isinstance(scalar, Mul) and not any((value_of(i) < 0).any() for i in node.inputs):
-            # -inf times a positive number, such as an inverse temperature, is -inf; times 0 it is nan
+            # -inf times a positive factor, such as an inverse temperature, is -inf; -inf times 0 is nan
             pending += node.inputs[::-1]
         elif isinstance(node.op, PASSED_ON):
             pending.append(node.inputs[0])
 
 
 def needed(condition: Variable, outcome: bool) -> Iterator[tuple[Variable, bool]]:
-    """[(comparison, its outcome)] that must hold, element by element, for a condition to have an outcome."""
+    """[(comparison, outcome)] that must hold, in every element, for a condition to have the given outcome."""
     node = condition.owner
     if node is None:
         return
@@ -80,7 +80,7 @@ def is_impossible(v: Variable) -> bool:
 
 
 def value_of(v: Variable) -> np.ndarray:
-    """The value of a constant, also one with more dimensions added; nan for other variables."""
+    """The value of a constant, also of a constant that was given more dimensions; nan for other variables."""
     while v.owner is not None and isinstance(v.owner.op, DimShuffle):
         v = v.owner.inputs[0]
     return np.asarray(v.data if isinstance(v, Constant) else np.nan)

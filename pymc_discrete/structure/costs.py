@@ -13,7 +13,8 @@ from pytensor.tensor.math import Dot
 from pymc_discrete.structure.logp_graph import LogpGraph
 
 COSTLY = {"exp": 10, "log": 10, "gammaln": 40, "softplus": 20, "sigmoid": 15, "pow": 10, "tanh": 15}
-COSTLY_IN_JAX = COSTLY | {"lgamma": COSTLY["gammaln"], "logistic": COSTLY["sigmoid"]}  # names of primitives
+# the names of JAX's primitives with these costs
+COSTLY_IN_JAX = COSTLY | {"lgamma": COSTLY["gammaln"], "logistic": COSTLY["sigmoid"]}
 
 
 def of_scalar_op(node: Apply) -> float:

@@ -24,7 +24,8 @@ from pymc_discrete.structure.logp_graph import adds_up
 
 
 class Degree(Analysis[float]):
-    """The largest number of sites of a block that are multiplied in an element; inf where it is not known."""
+    """The largest number of sites of a block that are multiplied in one element; inf where it is
+    not known."""
 
     def __init__(self, dependence: Dependence):
         super().__init__(dict.fromkeys(dependence.graph.values, 1))
@@ -61,7 +62,7 @@ def is_separable_quadratic(total: Variable, u: Variable, size: Callable[[Variabl
     size : (variable) -> its number of elements
     """
     degrees: dict[Variable, float] = {u: 1}
-    summed: set[Variable] = set()  # variables that contain sums over elements of u
+    summed: set[Variable] = set()  # the variables that contain sums over elements of u
     for node in toposort([total], blockers=[u]):
         moving = [i for i in node.inputs if i in degrees]
         if not moving:
@@ -88,5 +89,5 @@ def is_separable_quadratic(total: Variable, u: Variable, size: Callable[[Variabl
 
 @singledispatch
 def degree_after(op: Op, node: Apply, degrees: list[float]) -> float:
-    """The degree of a node's output, given those of its inputs."""
+    """The degree of a node's output, given the degrees of its inputs."""
     return math.inf

@@ -9,7 +9,7 @@ from pymc_discrete.structure.reads import LARGEST_TABLE, Elements, Entries, elem
 
 
 class Dependence(Analysis[np.ndarray | None]):
-    """Sites of each element of the variables between a block's values and the log density.
+    """The sites that each element depends on, for the variables between a block's values and the log density.
 
     The value of a variable with n elements is (n, J) int: the sites of each element in increasing order,
     padded with -1 on the right. It is None where the variable is *dense*: where an element depends on more
@@ -30,11 +30,13 @@ class Dependence(Analysis[np.ndarray | None]):
 
     @property
     def largest(self) -> int:
-        """The largest number of sites per element; with more of them a variable counts as dense."""
+        """The largest number of sites of an element; a variable with more sites in some element counts as
+        dense.
+        """
         return max(4, min(16, self.d // 4))
 
     def rule(self, node: Apply) -> Elements | Entries | None:
-        """What the outputs of a node read (see `elements_of`), found once per node."""
+        """The elements that the outputs of a node read (see `elements_of`), found once for each node."""
         if node not in self._rules:
             self._rules[node] = elements_of(node.op, node, self.graph)
         return self._rules[node]
@@ -58,7 +60,9 @@ class Dependence(Analysis[np.ndarray | None]):
         return [sites[rule.entry[n]] for n in range(len(node.outputs))]
 
     def _merged(self, node: Apply, values: list[np.ndarray | None]) -> np.ndarray | None:
-        """For each element (or entry, see `Entries`) of a node's outputs, the sites of all that it reads."""
+        """For each element (or entry, see `Entries`) of a node's outputs, all sites of the elements that it
+        reads.
+        """
         moving = [(j, values[j]) for j, i in enumerate(node.inputs) if self.graph.depends(i)]
         if any(sites is None for _, sites in moving):
             return None
@@ -92,7 +96,9 @@ class Dependence(Analysis[np.ndarray | None]):
 
 
 def distinct(sites: np.ndarray) -> np.ndarray:
-    """The distinct entries of every row in increasing order, padded with -1 to the longest row."""
+    """The distinct elements of every row in increasing order, padded with -1 to the length of the longest
+    row.
+    """
     if sites.shape[1] > 1 and not ((sites[:, :1] >= 0).all() and (sites[:, 1:] > sites[:, :-1]).all()):
         top = np.iinfo(sites.dtype).max
         s = np.sort(np.where(sites < 0, top, sites), axis=1)

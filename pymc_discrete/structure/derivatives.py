@@ -1,4 +1,4 @@
-"""Inputs of Ops whose derivative does not approximate the difference that a move of a site makes."""
+"""Inputs of Ops whose derivative does not approximate the change of the density when a site moves."""
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -20,7 +20,7 @@ def is_guard(node: Apply) -> bool:
 
 
 def users_of(total: Variable) -> dict[Variable, list[tuple[Apply, int]]]:
-    """{variable: [(a node that reads it, the number of the input)]} in the graph of `total`."""
+    """{variable: [(a node that reads it, the index of this input of the node)]} in the graph of `total`."""
     users: dict[Variable, list[tuple[Apply, int]]] = {}
     for node in toposort([total]):
         for j, i in enumerate(node.inputs):
@@ -29,7 +29,9 @@ def users_of(total: Variable) -> dict[Variable, list[tuple[Apply, int]]]:
 
 
 def decides(node: Apply, j: int) -> bool:
-    """Whether input j of a node is only compared or selects a branch or an element: it has no derivative."""
+    """Whether input j of a node only enters a comparison or selects a branch or an element: it has no
+    derivative.
+    """
     if isinstance(node.op, Elemwise):
         return node.outputs[0].type.dtype == "bool" or (is_switch(node) and j == 0)
     return isinstance(node.op, All | AnyOp | Argmax) or (
@@ -38,5 +40,5 @@ def decides(node: Apply, j: int) -> bool:
 
 
 def steps(node: Apply) -> bool:
-    """Whether a node applies a step-like function, whose derivative says nothing about a difference."""
+    """Whether a node applies a step-like function, whose derivative does not approximate any difference."""
     return isinstance(node.op, Elemwise) and rules_of(node.op.scalar_op).step_like

@@ -1,4 +1,4 @@
-"""log Gamma of integers, by a table."""
+"""The logarithm of the gamma function of integers, by a table."""
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +11,17 @@ from pytensor.scalar.math import GammaLn
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
 
-TABLE = 4096  # entries of the table of log Gamma
+TABLE = 4096  # the number of integers in the table of log Gamma
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def log_gamma(n):
     """log Gamma(n) of integers n, +inf for n <= 0.
 
-    Where all of them are less than `TABLE`, they are looked up: computing log Gamma costs ten times as much.
+    Where all n are less than `TABLE`, the values are looked up: computing log Gamma takes ten times as long.
     """
-    from scipy.special import gammaln  # slow to import, and not needed by most models
+    # the import of SciPy's function is slow, and most models do not need it
+    from scipy.special import gammaln
 
     n = jnp.asarray(n, int)
     table = gammaln(np.arange(TABLE))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 # importing the PyTensor dispatch does not start a JAX backend
-import pytensor.link.jax.dispatch  # noqa: F401
+import pytensor.link.jax.dispatch  # noqa: F401 the import registers PyTensor's conversions
 import pytensor.tensor as pt
 from pytensor.compile import mode
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -27,7 +27,7 @@ from pytensor.tensor.extra_ops import Repeat
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.integers import with_integer_log_gamma
 
-# PyTensor's rewriters and compiled functions keep what they are working on. Programs are traced, and models
+# PyTensor's rewriters and compiled functions hold state while they work. Programs are traced, and models
 # sampled, in several threads: only the thread that holds this lock may call them.
 PYTENSOR = threading.RLock()
 
@@ -37,17 +37,18 @@ ONCE = (
     "PyTensor's version for JAX adds each time. Write x[index].set(x[index] + y)."
 )
 
-# what JAX, and PyTensor where it converts an Op, raise for sizes that are no constants
+# the errors of JAX, and of PyTensor's conversion of an Op, for sizes that are no constants
 FAILURES = (TypeError, IndexError, AttributeError)
 
 
 def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
-    """PyTensor's error for the first Op of a graph that has no JAX version, or None.
+    """PyTensor's error for the first Op of a graph that has no JAX version; None if all Ops have one.
 
     No JAX backend is started.
     """
     for node in toposort(list(outputs)):
-        if isinstance(node.op, CheckAndRaise):  # PyTensor leaves these out, with a warning
+        # PyTensor's conversion also leaves these Ops out, with a warning
+        if isinstance(node.op, CheckAndRaise):
             continue
         if adds_once(node.op):
             return NotImplementedError(ONCE)
@@ -67,7 +68,7 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
 
 
 def adds_once(op: Op) -> bool:
-    """Whether an Op, or one in its inner graph, is an increment that counts an element once."""
+    """Whether an Op, or an Op in its inner graph, is an increment that counts an element once."""
     if isinstance(op, Blockwise):
         return adds_once(op.core_op)
     if isinstance(op, HasInnerGraph):
@@ -76,11 +77,11 @@ def adds_once(op: Op) -> bool:
 
 
 def not_run(node: Apply, inputs: Sequence[Variable]) -> NotImplementedError:
-    """The error for an Op that JAX does not run with what it is given, whatever JAX's own was.
+    """The error, with one text for all errors of JAX, for an Op that JAX does not run with its inputs.
 
     Parameters
     ----------
-    inputs : of the graph, whose names say where the Op is
+    inputs : the inputs of the graph, whose names say where the Op is
     """
     above = set(ancestors(node.outputs))
     names = [str(v.name) for v in inputs if v in above and v.name and not str(v.name).startswith("~")]
@@ -92,9 +93,9 @@ def not_run(node: Apply, inputs: Sequence[Variable]) -> NotImplementedError:
 
 
 def without_batches_of_sizes(graph: FunctionGraph) -> None:
-    """Replace Ops that are applied to a batch, and have a constant for sizes, by Ops of one axis more.
+    """Replace Ops that are applied to a batch, and take constant sizes, by Ops on tensors with one axis more.
 
-    JAX must know sizes when it compiles, and applied to a batch it would trace them.
+    JAX must know sizes when it compiles, but would trace the sizes of an Op that is applied to a batch.
     """
     for node in graph.toposort():
         if not isinstance(node.op, Blockwise) or not isinstance(node.op.core_op, Split | Repeat):
@@ -119,12 +120,12 @@ class JaxFunction:
 
     Parameters
     ----------
-    convert : makes JAX functions of Ops, called as PyTensor's `jax_funcify`
+    convert : a function that makes JAX functions of Ops, with the arguments of PyTensor's `jax_funcify`
 
     Raises
     ------
     NotImplementedError
-        For increments that count an element once, of which PyTensor's version for JAX is wrong.
+        For increments that count an element once, since PyTensor's version of them for JAX is wrong.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class JaxFunction:
             mode.JAX.optimizer.rewrite(self._graph)
             without_batches_of_sizes(self._graph)
             with_integer_log_gamma(self._graph)
-        self._converted: dict[bool, Callable] = {}  # by whether numbers have 64 bits
+        self._converted: dict[bool, Callable] = {}  # {whether numbers have 64 bits: the converted function}
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         x64 = bool(jax.config.jax_enable_x64)
@@ -147,7 +148,8 @@ class JaxFunction:
             with PYTENSOR:
                 if x64 not in self._converted:
                     # The conversion creates the constants of the graph as JAX arrays, which are kept for
-                    # later calls. If JAX is tracing a program now, they must not become tracers of it.
+                    # later calls. If JAX is tracing a program now, these arrays must not become tracers of
+                    # the program.
                     with jax.core.eval_context():
                         self._converted[x64] = fgraph_to_python(
                             self._graph, self._convert, type_conversion_fn=placed, fgraph_name="function"
@@ -181,12 +183,12 @@ def jaxify(
 
 
 def returns_nothing(*args: Any) -> tuple[Any, ...]:
-    """What a function without outputs returns."""
+    """The JAX function of a graph without outputs, which returns an empty tuple."""
     return ()
 
 
 def placed(data: Any, dtype: Any = None, **options: Any) -> Any:
-    """A constant of a graph as JAX takes it.
+    """A constant of a graph in the form that JAX takes.
 
     PyTensor's own conversion copies every array with a program, which JAX has to compile.
     """

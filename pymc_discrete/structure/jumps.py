@@ -1,8 +1,8 @@
-"""Sums that are compared with a threshold, to which they may be equal but for rounding.
+"""Sums that are compared with a threshold which they may equal exactly, so that rounding decides.
 
-A sum that is changed term by term is rounded otherwise than one that is computed anew. At a threshold the
-same state would be beyond it in one and not in the other: possible when it is left, and impossible when it
-is entered. Such sums are computed anew for each change.
+A sum that is updated term by term is rounded differently from a sum that is computed anew. At a threshold,
+the same state could be beyond the threshold by one sum and not by the other: possible when a chain leaves it,
+and impossible when a chain enters it. Such sums are therefore computed anew for each change.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,25 @@ from pymc_discrete.structure.derivatives import decides, steps
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.numbers import NeedsValues, Number, numbers_in
 
-# Sums and products of a few numbers are exact if they are multiples of the first and smaller than the second.
+# Sums and products of a few numbers are exact if all numbers are multiples of FINEST and smaller than
+# LARGEST_SUMMAND.
 FINEST, LARGEST_SUMMAND = 2.0**-8, 2.0**16
 
 
 def decided_by_rounding(total: Variable, graph: LogpGraph) -> Callable[[Variable], bool]:
-    """A function that says whether rounding of a tensor may decide a comparison on the way to `total`.
+    """A function that says whether the rounding of a tensor may decide a comparison on the way to `total`.
 
-    It raises `NeedsValues` if that depends on the values of numbers.
+    The function raises `NeedsValues` if the answer depends on the values of numbers.
     """
     ties = that_may_tie(total, graph)
     return lambda var: var in ties and is_rounded(var, graph)
 
 
 def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
-    """The tensors that enter a comparison, or a step-like function, that no continuous unknown enters.
+    """The tensors below a comparison or a step-like function into which no continuous unknown enters.
 
-    What is compared may be equal to the threshold in some states, which otherwise has probability 0.
+    The compared tensor may equal the threshold in some states. With a continuous unknown this has probability
+    0.
     """
     found: set[Variable] = set()
     continuous = {v for v in graph.others if not (is_whole(v) or isinstance(v, Number))}
@@ -46,12 +48,13 @@ def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
 
 
 def is_rounded(var: Variable, graph: LogpGraph) -> bool:
-    """Whether a sum depends on the order in which it is computed: it is not of integers or short fractions.
+    """Whether rounding makes a sum depend on the order of its summands: they are no integers or short
+    fractions.
 
     Raises
     ------
     NeedsValues
-        If that depends on the values of numbers.
+        If the answer depends on the values of numbers.
     """
     if is_whole(var):
         return False

@@ -1,9 +1,9 @@
-"""Selections by observed labels, moved to before what is computed element by element.
+"""Selections by observed labels, moved before elementwise functions.
 
-A Categorical observation y with probabilities p has the density `p[i, y[i]]`. Where p depends on the block,
-the sites that each element depends on seem to depend on y. They do not, where p is computed element by
-element from tensors outside the block: of `switch(z[:, None], a, b)[i, y[i]]` each element depends on `z[i]`,
-as `switch(z[i], a[i, y[i]], b[i, y[i]])` shows. In this form y may be an input of a program, and a program is
+A Categorical observation y with probabilities p has the density `p[i, y[i]]`. If p depends on the block, it
+seems to depend on y which sites enter an element of the density. It does not if p is an elementwise function
+of the block and of other tensors: element i of `switch(z[:, None], a, b)[i, y[i]]` depends on `z[i]` only, as
+`switch(z[i], a[i, y[i]], b[i, y[i]])` shows. In this form y may be an input of a program, and a program is
 used again for other observations.
 """
 
@@ -47,17 +47,17 @@ class Selections(NamedTuple):
     ----------
     moving : the variables that depend on the block
     anywhere : bool
-        Whether labels may also select from tensors that depend on the block: where they cannot be moved, or
-        where this would make more to compute, and not less.
+        Whether labels may also select from tensors that depend on the block: where the selection cannot be
+        moved, or where moving it would make more to compute.
     """
 
     moving: Depends
     anywhere: bool = False
 
     def of(self, x: Variable, index: list) -> Variable | None:
-        """x[index], with labels in tensors outside the block only; None where that cannot be written.
+        """x[index], where labels select from tensors outside the block only; None where this is impossible.
 
-        Where labels may stand anywhere, only an index of the wrong form is None.
+        If `anywhere` is true, the result is None only for an index of another form.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Selections(NamedTuple):
         return x[tuple(index)] if new is None else new
 
     def _moved(self, x: Variable, index: list, ndim: int) -> Variable | None:
-        """x[index], selected before x is computed; None where that cannot be written."""
+        """x[index], with the selection moved before the computation of x; None where this is impossible."""
         node = x.owner
         if node is None or any(i in self.moving for i in index):
             return None
@@ -129,10 +129,10 @@ class Selections(NamedTuple):
 
 
 def is_integers(i: object) -> bool:
-    """Whether this part of an index is an array of integers, and no slice or mask."""
+    """Whether one index of a selection is an array of integers, and no slice or mask."""
     return isinstance(i, Variable) and hasattr(i.type, "ndim") and i.type.dtype.startswith(("int", "uint"))
 
 
 def index_of_the_only(ndim: int) -> Variable:
-    """An index of the only element of an axis, with this number of axes."""
+    """An index, with the given number of axes, that selects the only element of an axis."""
     return pt.constant(np.zeros((1,) * ndim, "int64"))

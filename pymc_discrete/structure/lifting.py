@@ -1,10 +1,10 @@
 """Rewrites that compute functions of a selection once per context, before the selection.
 
 A selection such as `p[z]` or `switch(z, a, b)` takes elements or rows of a tensor p that does not depend on
-the block, at indices z that do. Functions that are applied to it row by row, as in `log(p[z])`,
+the block, at indices z that do. Functions that are applied to the selection row by row, as in `log(p[z])`,
 `chol(cov[z])` or `P[z].sum(axis=-1)`, are applied to all rows of the tensor instead, before the selection:
-`log(p)[z]`. That is done once per context (the values of everything outside the block), not for every move.
-The rules of Ops are in `ops/`.
+`log(p)[z]`. The functions are then evaluated once per context (the values of everything outside the block),
+not for every move. The rules of Ops are in `ops/`.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,15 @@ from pymc_discrete.structure.sparse import without_sparse
 
 
 def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) -> list[Variable]:
-    """Rewrite what depends on `roots`, the block's variables, into forms that cost less to evaluate.
+    """Rewrite the parts of a graph that depend on `roots`, the block's variables, so that they cost less to
+    evaluate.
 
     If the roots are discrete, products with constant sparse matrices become sums of a few elements.
 
     Parameters
     ----------
-    bounds : of the roots, and of what is computed from them, at all states at which the outputs are evaluated
+    bounds : the bounds of the roots, and of tensors computed from them, at all states at which the outputs
+        are evaluated
     """
     moving = Depends(roots)
     discrete = not any(r.type.dtype.startswith("float") for r in roots)
@@ -41,8 +43,8 @@ def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) 
         if len(node.outputs) > 1:
             return None
         if not any(i in moving for i in inputs):
-            # A comparison that the block does not enter may be true whatever the parameters are, such as the
-            # check that a probability is at most 1.
+            # A comparison of tensors outside the block, such as the check that a probability is at most 1,
+            # may be true at all values of the parameters.
             check = simplified(node.op, node, inputs, moving, bounds) if out.type.dtype == "bool" else None
             return None if check is None else [check]
         if discrete and (product := without_sparse(node, inputs)) is not None:
@@ -60,7 +62,9 @@ def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) 
 def simplified(
     op: Op, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
 ) -> Variable | None:
-    """A simpler equivalent of a node on other inputs, which more rules support, or None."""
+    """A simpler form of a node with the given inputs, for which there are more rules; None where there is
+    none.
+    """
     return None
 
 
@@ -71,7 +75,7 @@ class Selection(NamedTuple):
     Attributes
     ----------
     sources : the tensors that are selected from
-    choose : (tensors) -> the same selection from others in place of `sources`
+    choose : (tensors) -> the same selection from these tensors in place of `sources`
     key : equal for two selections at the same positions of sources of the same shapes
     """
 
@@ -81,7 +85,7 @@ class Selection(NamedTuple):
 
 
 def selection(var: Variable, moving: Depends) -> Selection | None:
-    """A variable as a selection, or None where it is not one."""
+    """A variable as a `Selection`; None where the variable is no selection."""
     node = var.owner
     if node is None or var not in moving:
         return None
@@ -102,7 +106,7 @@ def selection(var: Variable, moving: Depends) -> Selection | None:
 def elementwise(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
     """An elementwise function of selections at the same positions, applied to their sources.
 
-    Its other inputs must be scalars.
+    The other inputs of the function must be scalars.
     """
     if not isinstance(node.op, Elemwise):
         return None
@@ -141,7 +145,7 @@ class RowSelection(NamedTuple):
 
 
 def row_selection(var: Variable, moving: Depends) -> RowSelection | None:
-    """A variable as a selection of rows, or None where it is not one."""
+    """A variable as a `RowSelection`; None where the variable is no selection of rows."""
     node = var.owner
     if node is None or not isinstance(node.op, AdvancedSubtensor | Subtensor):
         return None
@@ -188,7 +192,9 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
 
 
 def row_by_row(node: Apply, inputs: list[Variable], moving: Depends) -> Variable | None:
-    """A function of each selected row, computed for all rows before the selection; None where that fails."""
+    """A function of each selected row, computed for all rows before the selection; None where this is
+    impossible.
+    """
     numbers = [j for j, i in enumerate(inputs) if i in moving]
     inner = row_selection(inputs[numbers[0]], moving) if len(numbers) == 1 else None
     if inner is None:
@@ -205,9 +211,9 @@ def row_by_row(node: Apply, inputs: list[Variable], moving: Depends) -> Variable
 
 
 def on_rows(var: Variable, q: int, p: int) -> Variable | None:
-    """An input that is equal for all selected rows, reshaped to broadcast against all rows of the tensor.
+    """An input that is the same for all selected rows, reshaped to broadcast against all rows of the tensor.
 
-    None where it differs between the rows; `q` and `p` as for `for_rows`.
+    None where the input differs between the rows; `q` and `p` are as for `for_rows`.
     """
     if getattr(var.type, "ndim", 0) == 0:
         return var
@@ -216,7 +222,7 @@ def on_rows(var: Variable, q: int, p: int) -> Variable | None:
 
 @singledispatch
 def for_rows(op: Op, node: Apply, inputs: list[Variable], q: int, p: int) -> Variable | None:
-    """An Op applied to all rows of a tensor in place of the selected ones; None where it mixes rows.
+    """An Op applied to all rows of a tensor in place of the selected rows; None for an Op that mixes rows.
 
     Parameters
     ----------
@@ -229,6 +235,6 @@ def for_rows(op: Op, node: Apply, inputs: list[Variable], q: int, p: int) -> Var
 
 
 def of_row(axis: int, ndim: int, q: int, p: int) -> int | None:
-    """The axis of the tensor for an axis of the selection; None where that belongs to its indices."""
+    """The axis of the tensor for an axis of the selection; None for an axis that belongs to the indices."""
     axis = axis % ndim
     return axis - q + p if axis >= q else None

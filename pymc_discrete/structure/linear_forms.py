@@ -1,8 +1,9 @@
-"""Bounds of sums of counts that limit each other, such as those who are ill of a population.
+"""Bounds of sums of counts that limit each other, such as the numbers of people who are ill.
 
-Interval arithmetic looks at each variable alone: I = I0 + infections - removals, over t weeks, may be t times
-the population by its rules. But infections are at most those who are not yet infected, a sum of the earlier
-ones, and with that in their place all but the population cancels.
+Interval arithmetic looks at each variable alone: by its rules, I = I0 + infections - removals over t weeks
+may be t times the population. But the infections of a week are at most the number of people not yet infected,
+which is the population less the earlier infections. With this limit in place of the infections, everything
+but the population cancels.
 """
 
 import math
@@ -16,18 +17,18 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pymc_discrete.structure.analysis import Analysis
 from pymc_discrete.structure.bounds import IntegerBounds, Interval, product
 
-# {variable: coefficient}: each element of a tensor is the sum of the elements that are broadcast to it, times
-# the coefficients. None stands for the constant 1.
+# {variable: coefficient}: each element of a tensor is the sum of the coefficients times the elements that are
+# broadcast to it. The key None stands for the constant 1.
 Form = dict[Variable | None, float]
 
 
 class LinearForms(Analysis[Form]):
-    """Integer tensors as linear forms of others, element by element; what is not linear is its own form.
+    """Integer tensors as linear forms of other tensors, element by element; any other tensor is its own form.
 
     Parameters
     ----------
     bounds : of the tensors
-    is_random : whether a variable is not to be taken apart
+    is_random : (variable) -> whether the variable stays itself, although it is computed from others
     """
 
     def __init__(self, bounds: IntegerBounds, is_random: Callable[[Variable], bool]):
@@ -43,7 +44,7 @@ class LinearForms(Analysis[Form]):
         return not (
             isinstance(op, Elemwise)
             and isinstance(op.scalar_op, Add | Cast | Identity | Mul | Neg | Sub)
-            # those of fewer bits may wrap around
+            # integers of fewer than 64 bits may wrap around
             and var.type.dtype == "int64"
             and all(i.type.dtype.startswith(("int", "bool")) for i in var.owner.inputs)
         )
@@ -78,7 +79,7 @@ class LinearForms(Analysis[Form]):
 
 
 def combined(parts: list[tuple[float, Form]]) -> Form:
-    """The sum of forms times numbers."""
+    """The sum of linear forms, each times a number."""
     found: Form = {}
     for factor, form in parts:
         for var, coefficient in form.items():
@@ -92,14 +93,15 @@ def end_of_form(
     bounds: IntegerBounds,
     limits_of: Callable[[Variable], tuple[Variable | None, Variable | None] | None],
 ) -> float:
-    """The largest value of an integer tensor, or the smallest, where it is a sum of variables with limits.
+    """The largest or the smallest value of an integer tensor that is a sum of variables with limits.
 
-    The variables are replaced by their limits, the last first, and the limits may depend on those before.
+    The variables are replaced by their limits, the last variable first. The limits may depend on earlier
+    variables.
 
     Parameters
     ----------
-    bounds : of all tensors of the graph
-    limits_of : the limits (lower, upper) of a variable, None for one that is 0; or None if it has no limits
+    bounds : the bounds of all tensors of the graph
+    limits_of : (variable) -> its limits (lower, upper), where None stands for 0; or None if it has no limits
         that are tensors
     """
     forms = LinearForms(bounds, lambda v: limits_of(v) is not None)

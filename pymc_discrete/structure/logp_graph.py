@@ -18,20 +18,20 @@ from pymc_discrete.structure.numbers import Derivation, Number, hoisted, numbers
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 INTEGRATED = "integrated out"  # the name of the term that stands for an integral
-# prefix of the names of variables that a program draws at the start of each transition for others to read
+# prefix of the names of variables that a program draws at the start of each transition, for terms to read
 AUXILIARY = "/auxiliary: "
 
 
 class Gates(NamedTuple):
-    """A quadratic form in coefficients, some of which are multiplied by functions of discrete sites, gates.
+    """A quadratic form in coefficients, of which some are multiplied by gates: functions of discrete sites.
 
-    With effective coefficients gates * beta in the data's part, the precision matrix is the prior's plus
-    gates gates' times the data's, and the linear term the prior's plus gates times the data's.
+    The data depend on the effective coefficients gates * beta. The precision matrix is the prior's, plus the
+    data's times gates gates' element by element; the linear term is the prior's plus gates times the data's.
 
     Attributes
     ----------
     gated : (p,) bool, which coefficients have a gate; their priors are independent
-    gates : (p,), 1 for the others
+    gates : (p,), the gates, 1 for coefficients without a gate
     data_precision, data_linear : (p, p) and (p,), of the effective coefficients
     prior_precision, prior_linear : (p, p) and (p,), of the coefficients
     """
@@ -45,11 +45,11 @@ class Gates(NamedTuple):
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables of the graph among the fields."""
+        """The variables of the graph among the attributes."""
         return list(self[1:])
 
     def of(self, variables: list[Variable]) -> "Gates":
-        """The same with other `variables`."""
+        """The same form with other `variables`."""
         return Gates(self.gated, *variables)
 
 
@@ -58,8 +58,9 @@ class Columns(NamedTuple):
 
     Attributes
     ----------
-    places : (q,) int, which of all coefficients belongs to each column; their priors are independent
-    others : (m,) int, the coefficients without a gate
+    places : (q,) int, the index of each column's coefficient among all coefficients; the priors of these are
+        independent
+    others : (m,) int, the indices of the coefficients without a gate
     form : the variables of the graph, in the order of `integrals.active.PredictorForm`: the gates (q,) first
     """
 
@@ -74,14 +75,14 @@ class Columns(NamedTuple):
 
 
 class Integral(NamedTuple):
-    """What coefficients were integrated out of: exp(-beta' A beta / 2 + b' beta), given all else.
+    """The density of coefficients that were integrated out: exp(-beta' A beta / 2 + b' beta), given all else.
 
     Attributes
     ----------
-    shapes : {coefficient: its shape}, whose elements follow one another in beta (p,)
+    shapes : {coefficient variable: its shape}; their elements, one variable after another, are beta (p,)
     precision, linear : A (p, p) and b (p,); None where there are `columns` instead
-    coupled : (p,) bool, False where A has nothing but its diagonal; None where there are `columns`
-    gates : how A and b depend on discrete sites by gates; None where they depend on them in another way
+    coupled : (p,) bool, False for rows of A that are 0 off the diagonal; None where there are `columns`
+    gates : how A and b depend on gates; None where they depend on discrete sites in another way
     columns : the form without A, where there are many coefficients
     """
 
@@ -98,11 +99,12 @@ class Conjugate(NamedTuple):
 
     Attributes
     ----------
-    name : of its value variable
-    shape : of its value variable
+    name : the name of its value variable
+    shape : the shape of its value variable
     family : the name of the conjugate family
     posterior : parameters of its distribution
-    given : value variables that were integrated out, too, and that these parameters read; drawn before it
+    given : value variables that were also integrated out, and that the parameters of `posterior` read; they
+        are drawn first
     """
 
     name: str
@@ -124,10 +126,11 @@ class LogpGraph:
     untouched : [(name, tensor)] that do not depend on the block
     start : {value variable: array}, a point of the model
     groups : {variable of `values` or `others`: the names of the value variables that it is made of}
-    derivation : how the numbers among `others` follow from those of a model
+    derivation : how the numbers among `others` are computed from the numbers of a model
     written_as_one : {name of a term that combines several: their names}
-    out_of_bounds : [(variable, warning)] of those of the block that are an index and may be out of bounds
-    bounds : of the integers of the graph, at all states at which it is evaluated
+    out_of_bounds : [(variable, warning)] for variables of the block that are an index and may be out of
+        bounds
+    bounds : the bounds of the integers of the graph, at all states at which it is evaluated
     integral : the coefficients that were integrated out together, or None
     conjugate : the parameters that were integrated out each in closed form
     """
@@ -160,21 +163,21 @@ class LogpGraph:
         self.terms = [*self.terms, *own]
 
     def depends(self, var: Variable) -> bool:
-        """Whether a variable of the graph, or one built on it, depends on the block."""
+        """Whether a variable of the graph, or a variable computed from such ones, depends on the block."""
         return var in self._depends
 
     @property
     def read(self) -> list[Variable]:
-        """Those of `others` that the terms of the block read."""
+        """The variables of `others` that the terms of the block read."""
         above = set(ancestors([t for _, t in self.terms]))
         return [v for v in self.others if v in above]
 
     @property
     def read_by_block_alone(self) -> list[Variable]:
-        """Variables of `others` that terms of the block and their own priors read, and nothing else.
+        """Variables of `others` that are read only by their own priors and by terms that the block enters.
 
-        Those that a prior of one of the block's variables reads are left out: they say how probable a value
-        of that variable is, and not what it means for the data.
+        Variables that the prior of a variable of the block reads are left out: they say how probable the
+        values of this variable are, and not what they mean for the data.
         """
         own = {v: {untransformed(name) for name in self.groups[v]} for v in self.others}
         block, elsewhere = {name for v in self.values for name in self.groups[v]}, set[Variable]()
@@ -186,7 +189,7 @@ class LogpGraph:
         return [v for v in self.read if v not in elsewhere]
 
     def shape(self, var: Variable) -> tuple[int, ...]:
-        """The shape of a tensor of the graph, or of one built on it.
+        """The shape of a tensor of the graph, or of a tensor computed from such ones.
 
         Where its type does not determine the shape, it is computed at the point `start`.
         """
@@ -213,7 +216,7 @@ class LogpGraph:
         return int(np.prod(self.shape(var)))
 
     def hoist(self, outputs: list[Variable], prefix: str) -> list[Variable]:
-        """Graphs of the same inputs, and of further numbers for what is computed from numbers."""
+        """Graphs of the same inputs, in which parts computed from numbers alone become further numbers."""
         outputs, derived = hoisted(outputs, prefix)
         known = {v.name for v in self.others}
         new = [v for v in numbers_in(outputs) if v.name not in known]
@@ -227,14 +230,15 @@ class LogpGraph:
         return outputs
 
     def forget_numbers(self, outputs: list[Variable]) -> None:
-        """Leave out of the inputs those numbers that none of the graph's outputs reads."""
+        """Remove from the inputs the numbers that none of the outputs reads."""
         read = set(numbers_in(outputs))
         self.others = [v for v in self.others if v in read or not isinstance(v, Number)]
 
     def arguments(self, point: dict[str, np.ndarray]) -> list[np.ndarray]:
         """The values of `values` and `others` at a point of the model.
 
-        A vector is taken from the point by its own name, or concatenated from the variables it is made of.
+        A vector is taken from the point by its own name, or concatenated from the variables that it is made
+        of.
         """
 
         def at(v: Variable) -> np.ndarray:
@@ -246,8 +250,8 @@ class LogpGraph:
 
 
 def adds_up(var: Variable) -> bool:
-    """Whether `+` adds the elements of a tensor, as it does floats and int64.
+    """Whether `+` adds the elements of a tensor as numbers, which is so for floats and int64.
 
-    Booleans add by OR, and shorter integers wrap around: their sums must not be split.
+    The sum of booleans is OR, and shorter integers wrap around: such sums must not be split.
     """
     return var.type.dtype.startswith("float") or var.type.dtype == "int64"

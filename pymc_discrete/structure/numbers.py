@@ -2,9 +2,9 @@
 
 A program is compiled once for models that differ by such numbers only. In a graph they are inputs, and not
 constants, so that their values are no part of the program, with one exception: a comparison of numbers that
-has the same outcome for all elements (a scale is positive) is replaced by it, and a program is used for other
-numbers only if the outcomes are the same. What is computed from numbers alone is computed once, on the host,
-and not in every draw.
+has the same outcome for all elements (a scale is positive) is replaced by this outcome, and the program is
+used for other numbers only if their outcome is the same. A tensor that is computed from numbers alone is
+computed once, on the host, and not in every draw.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from pymc_discrete.structure.analysis import Analysis
 from pymc_discrete.structure.jaxify import PYTENSOR
 from pymc_discrete.structure.rebuild import known_size, rebuild
 
-NUMBER = "/number "  # the names of a model's numbers begin so
+NUMBER = "/number "  # the beginning of the names of a model's numbers
 AS_WRITTEN = Mode(linker="py", optimizer=None)
 
 
@@ -40,7 +40,7 @@ class Number(TensorVariable):
 
     @classmethod
     def of(cls, name: str, value: np.ndarray) -> "Number":
-        """The number of this name."""
+        """The number with the given name and value."""
         number = cls(TensorType(value.dtype, shape=value.shape), None, name=name)
         number.value = value
         return number
@@ -52,7 +52,8 @@ class Number(TensorVariable):
 
 
 class OfNumbers(Analysis[bool | None]):
-    """What is computed from numbers: True from them and constants alone, None from constants alone."""
+    """Whether a variable is computed from numbers and constants alone: True if so, None from
+    constants alone."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -81,14 +82,16 @@ def values_of_graphs(graphs: Sequence[Variable], values: Mapping[str, np.ndarray
 
 
 class Decision(NamedTuple):
-    """A comparison of numbers, all elements of which have the same outcome."""
+    """A comparison of numbers whose outcome is the same for all elements."""
 
     condition: Variable
     outcome: bool
 
 
 def decided(outputs: list[Variable]) -> tuple[list[Variable], list[Decision]]:
-    """Graphs with comparisons of numbers replaced by their outcomes, where all elements have the same one."""
+    """Graphs in which comparisons of numbers with the same outcome for all elements are replaced by this
+    outcome.
+    """
     alone = OfNumbers()
     below = [v for node in toposort(outputs) for v in [*node.inputs, *node.outputs]]
     computed = [v for v in dict.fromkeys(below) if v.owner is not None and is_bool(v)]
@@ -109,11 +112,12 @@ def is_bool(v: Variable) -> bool:
 
 
 class NeedsValues(Exception):
-    """A graph can only be analysed with the values of some numbers, which then are a part of the key.
+    """A graph can only be analysed if the values of some numbers are known; they then become a part of the
+    key.
 
     Attributes
     ----------
-    names : of these numbers
+    names : the names of these numbers
     """
 
     def __init__(self, names: set[str]):
@@ -122,19 +126,20 @@ class NeedsValues(Exception):
 
 
 def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[str, Variable]]:
-    """Graphs in which a number stands for each largest part that is computed from numbers alone.
+    """Graphs in which each largest part that is computed from numbers alone is replaced by a new number.
 
     Returns
     -------
     outputs
-    derived : {name of such a number, beginning with `prefix`: how it is computed from the others}
+    derived : {name of a new number, beginning with `prefix`: the part that it replaces, a graph of other
+        numbers}
 
     Raises
     ------
     NeedsValues
         Where the shape of a part may depend on the values of numbers.
     """
-    outputs = rebuild(outputs, {}, known_size)  # sizes stay constants, which a program must know
+    outputs = rebuild(outputs, {}, known_size)  # sizes stay constants, since a program must know them
     alone = OfNumbers()
     parts = [o for o in outputs if alone.of(o) is True]
     for node in toposort(outputs):
@@ -142,7 +147,8 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
             parts += [i for i in node.inputs if alone.of(i) is True]
     parts = [v for v in dict.fromkeys(parts) if v.owner is not None and isinstance(v.type, TensorType)]
     vague = [part for part in parts if None in part.type.shape]
-    if vague:  # their shapes may depend on the values, and would become a part of the program
+    # The shapes of such parts may depend on the values of numbers, and would become a part of the program.
+    if vague:
         raise NeedsValues({str(v.name) for v in numbers_in(vague)})
     values = values_of_graphs(parts, {str(v.name): v.value for v in numbers_in(parts)})
     numbers = {
@@ -168,7 +174,8 @@ class Derivation:
         self._decisions = list(decisions)
 
     def extended(self, derived: dict[str, Variable], read: Sequence[Number] = ()) -> "Derivation":
-        """The same with further inputs, each computed from numbers of this derivation, or `read` as it is."""
+        """The same derivation with further inputs, each computed from its numbers, or in `read` if
+        it is one."""
         graphs = list(derived.values())
         known: dict[Variable, Variable] = {
             v: self._derived[str(v.name)] for v in numbers_in(graphs) if v.name in self._derived
@@ -191,7 +198,7 @@ class Derivation:
         return pytensor.function(self._numbers, self._graphs, mode=AS_WRITTEN)
 
     def of(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """The values of the inputs, given those of a model's numbers; None where a decision differs."""
+        """The values of the inputs, given the values of a model's numbers; None where a decision differs."""
         if not self._graphs:
             return {name: values[name] for name in self._plain}
         with PYTENSOR, np.errstate(all="ignore"):

@@ -1,8 +1,10 @@
-"""Rewrites quadratic forms of a constant matrix with few entries, as an adjacency matrix, as sums of pairs.
+"""Rewrites quadratic forms of a constant matrix with few nonzeros, such as an adjacency matrix, as sums over
+pairs.
 
-    x' A y = sum of A_ij x_i y_j over the entries of A that are not 0
+    x' A y = sum of A_ij x_i y_j over the nonzero elements of A
 
-An element of the sum depends on what two elements depend on; one of x_i (A y)_i on all neighbours of i.
+An element of this sum depends on the sites of x_i and y_j only; an element of x_i (A y)_i depends on the
+sites of all neighbours of i.
 """
 
 from collections.abc import Sequence
@@ -18,17 +20,19 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pymc_discrete.structure.analysis import Depends
 
-# the most entries that are not 0, on average over the rows of the matrix; they are at most half of all, too
+# the largest mean number of nonzero elements in a row of the matrix; besides, at most half of all elements
+# are nonzero
 ENTRIES = 8
 
 
 def sum_of_products(factors: Sequence[Variable], moving: Depends) -> Variable:
-    """The sum of the elementwise product of vectors; over pairs where one of them is such a matrix times y.
+    """The sum of the elementwise product of vectors, written over pairs if a vector is a sparse matrix times
+    another.
 
     Parameters
     ----------
     factors : vectors of one length
-    moving : what depends on the block
+    moving : the variables that depend on the block
     """
     for n, factor in enumerate(factors):
         found = matrix_and_vector(factor, moving)
@@ -42,7 +46,9 @@ def sum_of_products(factors: Sequence[Variable], moving: Depends) -> Variable:
 
 
 def factors_of(v: Variable) -> list[Variable]:
-    """Vectors of the length of a vector whose products are its elements; itself, if it is no product."""
+    """Vectors of the same length whose elementwise product is a vector; the vector itself, if it is no
+    product.
+    """
     if v.owner is None or not isinstance(v.owner.op, Elemwise) or not isinstance(v.owner.op.scalar_op, Mul):
         return [v]
     vectors = [i for i in v.owner.inputs if i.type.shape == v.type.shape]
@@ -54,7 +60,9 @@ def factors_of(v: Variable) -> list[Variable]:
 
 
 def matrix_and_vector(v: Variable, moving: Depends) -> tuple[np.ndarray, Variable] | None:
-    """A constant matrix A (n, m) with few entries and a vector y (m,) that moves, whose product v (n,) is."""
+    """A constant matrix A (n, m) with few nonzeros, and y (m,) that depends on the block, such that v (n,) is
+    A y.
+    """
     while v.owner is not None and (
         isinstance(v.owner.op, DimShuffle | JoinDims | Reshape | SpecifyShape | SplitDims)
         or (isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, Cast))

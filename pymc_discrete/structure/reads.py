@@ -22,16 +22,17 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.structure.logp_graph import LogpGraph
 
-LARGEST_TABLE = 4_000_000  # largest number of entries of an array in `reads`; a larger one is not made
+LARGEST_TABLE = 4_000_000  # the largest number of elements of an array in `reads`; a larger array is not made
 
 
 _in_order: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()
 
 
 def in_order(n: int) -> np.ndarray:
-    """(n, 1) int, what n elements read that each read the element in their own place.
+    """(n, 1) int, the indices 0, ..., n - 1: each of n output elements reads the input element with its own
+    index.
 
-    It is the same array as long as something holds it: of a million elements many tensors have it.
+    The array is shared as long as something holds it, since many tensors of a million elements may need it.
     """
     found = _in_order.get(n)
     if found is None:
@@ -50,11 +51,11 @@ class Elements:
     reads : per input an array (n_out, g) int, the flat indices of the g elements read by each output element,
         -1 for padding; g = 0 where the input is not read. Or None where the whole input is read, which is
         allowed only for inputs that do not depend on the block.
-    compute : (values, fixed) -> values. An input with g = 1 is passed as (..., k), one with g > 1 as
-        (..., g, k). The last axis holds k candidate states; it has length 1 for values that are equal in all.
+    compute : (values, fixed) -> values. An input with g = 1 is passed as (..., k), one with g > 1 as (..., g,
+        k). The last axis has k candidate states; it has length 1 for values that are the same in all states.
     fixed : arrays (n_out, ...) int, constants of each output element
     passes : whether the Op only selects, compares or rearranges elements, without arithmetic. Tables can be
-        propagated through such an Op, gradients cannot.
+        propagated through such an Op, but gradients cannot.
     """
 
     reads: list[np.ndarray | None]
@@ -103,7 +104,7 @@ def is_switch(node: Apply) -> bool:
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch)
 
 
-# ---------------------------------------------------------------- groups of elements
+# ---------------------------------------------------------------- groups of elements read together
 def groups(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
     """(n_out, g) int, the flat indices of the elements that each result of a reduction over `axes` reads."""
     g = int(np.prod([shape[a] for a in axes]))
@@ -123,12 +124,14 @@ def from_core(values: Any, n: int) -> Any:
     values = jnp.asarray(values)
     first = values.ndim - n
     lead, shape = values.shape[:first], values.shape[first:]
-    # not -1 for the size, which cannot be inferred of an array without elements
+    # the length c and not -1, which cannot be inferred for an array without elements
     return jnp.moveaxis(values.reshape(*lead, math.prod(shape)), -1, -2)
 
 
 def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """`Entries.entry` and `place` of outputs that consist of `count` consecutive entries of given sizes."""
+    """`Entries.entry` and `Entries.place` for outputs that consist of `count` consecutive entries of given
+    sizes.
+    """
     return [np.repeat(np.arange(count), c) for c in sizes], [np.tile(np.arange(c), count) for c in sizes]
 
 
@@ -139,7 +142,7 @@ def along(
 
     Parameters
     ----------
-    axes : None for all
+    axes : the axes; None for all
     function : (..., g, k) -> (..., g, k), the Op on the g elements along these axes
     """
     x = node.inputs[0]
@@ -158,7 +161,7 @@ def along(
 def whole(node: Apply, graph: LogpGraph) -> Entries | None:
     """The rule of an unknown Op: every output element may read all elements of the inputs.
 
-    Only inputs that depend on the block are read as groups; the others are passed whole.
+    Only inputs that depend on the block are read as groups; other inputs are passed whole.
     """
     moving = [graph.depends(i) for i in node.inputs]
     shapes = [graph.shape(i) if hasattr(i.type, "ndim") else () for i in node.inputs]
@@ -187,13 +190,13 @@ def whole(node: Apply, graph: LogpGraph) -> Entries | None:
 
 
 def names_of_dimensions(shapes: list[tuple[int, ...]], letter: str) -> list[str]:
-    """The dimensions of arrays for a signature of `jnp.vectorize`, each with a name of its own: "(i0,i1)"."""
+    """The dimensions of arrays for a signature of `jnp.vectorize`, each with its own name: "(i0,i1)"."""
     numbers = itertools.count()
     return ["(" + ",".join(f"{letter}{next(numbers)}" for _ in shape) + ")" for shape in shapes]
 
 
 def in_shape(value: Any, shape: tuple[int, ...]) -> Any:
-    """A flat input of an Op in its shape.
+    """A flat input of an Op, reshaped to its shape.
 
     Integers stay NumPy arrays: they may be sizes, which must be known when the program is compiled.
     """

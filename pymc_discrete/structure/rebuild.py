@@ -1,4 +1,5 @@
-"""Copies graphs with variables replaced, expands Ops made of others, and applies PyTensor's rewrites."""
+"""Copies graphs with variables replaced, expands Ops that contain other Ops, and applies
+PyTensor's rewrites."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,9 +28,9 @@ REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"
 
 
 def context_inputs(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """The variables that `outputs` read and that do not depend on `roots`.
+    """The variables that `outputs` read directly and that do not depend on `roots`.
 
-    These are the outputs of the largest subgraphs without `roots`; constants are left out.
+    They are the outputs of the largest subgraphs without `roots`; constants are left out.
     """
     dependent = Depends(roots)
     independent = [o for o in outputs if o not in dependent]
@@ -70,7 +71,7 @@ def rebuild(
         inputs = [memo.get(i, i) for i in node.inputs]
         new = rewrite(node, inputs) if rewrite else None
         if new is None and any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-            # a length that is now a constant is a part of the type of what has it
+            # a length that has become a constant is now a part of the type of the tensor
             same = all(
                 a.type == b.type and isinstance(a, Constant) == isinstance(b, Constant)
                 for a, b in zip(inputs, node.inputs, strict=True)
@@ -82,9 +83,9 @@ def rebuild(
 
 
 def known_size(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """The constant that a node computes of shapes, or of other sizes; None where it is none.
+    """The constant that a node computes from shapes or from other constant sizes; None for other nodes.
 
-    A rule for `rebuild`: from constants the Ops after it infer the shapes of what they make.
+    This is a rule for `rebuild`: from constant sizes, later Ops infer the shapes of their outputs.
     """
     if isinstance(node.op, Shape) and None not in inputs[0].type.shape:
         return [pt.constant(np.array(inputs[0].type.shape, "int64"))]
@@ -105,13 +106,14 @@ def known_size(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
 
 
 def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) -> list[Variable] | None:
-    """The outputs of an Op that is made of others (logsumexp, xlogy) as a graph of these; None for other Ops.
+    """The outputs of an Op that contains other Ops (logsumexp, xlogy) as a graph of these; None for other
+    Ops.
 
     The analyses have rules for the inner Ops only.
 
     Parameters
     ----------
-    inside : as `rewrite` of `rebuild`, applied to the inner graph; `opened` by default
+    inside : the argument `rewrite` of `rebuild` for the inner graph; by default `opened`
     """
     inside = opened if inside is None else inside
     if isinstance(node.op, SymbolicOp):

@@ -1,4 +1,5 @@
-"""How far rounding may move a log density: a running error analysis of its graph (Higham 2002, section 3.3).
+"""The largest effect of rounding on a log density: a running error analysis of its graph (Higham 2002,
+section 3.3).
 
 Terms of 1e8 nats that cancel leave a log density of 10 nats that is known to 1e-8 only. To first order, and
 in units of the spacing of floats at 1, the error of a tensor v = f(a, b) is at most
@@ -20,8 +21,8 @@ from pytensor.graph.op import Op
 
 from pymc_discrete.structure.analysis import Analysis
 
-# For each operation, an error of this many roundings is allowed: XLA's functions have larger errors than one
-# rounding, and it may add terms in another order.
+# For each operation, this many roundings are allowed: XLA's functions have larger errors than one rounding,
+# and XLA may add terms in another order.
 ROUNDINGS = 64.0
 NOT_WORTH_IT = 1e-8  # nats; smaller deviations of a log density are never reported
 
@@ -54,7 +55,7 @@ def rounding_of(total: Variable, inputs: list[Variable]) -> Callable[..., float]
 
 
 def room(error: Any, eps: float) -> Any:
-    """By how many nats two ways to compute a log density may differ because of rounding.
+    """The number of nats by which two ways to compute a log density may differ because of rounding.
 
     Parameters
     ----------
@@ -69,15 +70,16 @@ def is_float(var: Variable) -> bool:
 
 
 def finite(var: Variable) -> Variable:
-    """A tensor with 0 in place of elements that are infinite or nan."""
+    """A tensor whose infinite and nan elements are replaced by 0."""
     return pt.switch(pt.isinf(var) | pt.isnan(var), 0.0, var)
 
 
 @singledispatch
 def error_after(op: Op, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
-    """E of an output of a node, given E of its inputs, None for those that are not floats.
+    """The error bound of an output of a node, given the error bounds of its inputs, None for inputs that are
+    no floats.
 
-    For an Op without a rule: the sum over the inputs of their largest error and largest magnitude.
+    For an Op without a rule, it is the sum over the inputs of their largest error and largest magnitude.
     """
     largest = [
         e.max() + finite(abs(i)).max() for i, e in zip(node.inputs, errors, strict=True) if e is not None

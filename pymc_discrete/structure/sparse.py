@@ -16,8 +16,8 @@ from pytensor.sparse.type import SparseTensorType
 
 from pymc_discrete.structure.analysis import Depends
 
-LARGEST_GROUP = 64  # the most entries of a row; a matrix with longer rows becomes dense
-LARGEST_DENSE = 4_000_000  # the most entries of a matrix that becomes dense
+LARGEST_GROUP = 64  # the largest number of elements in a row; a matrix with longer rows becomes dense
+LARGEST_DENSE = 4_000_000  # the largest number of elements of a matrix that becomes dense
 
 
 def is_sparse(var: Variable) -> bool:
@@ -54,8 +54,8 @@ def sparse_product(matrix: Any, x: Variable) -> Variable:
     width = max(int(count.max(initial=0)), 1)
     if width > LARGEST_GROUP and np.prod(matrix.shape) <= LARGEST_DENSE:
         return pt.dot(pt.constant(matrix.toarray()), x)
-    # Pad all rows to one width: padding repeats the first entry of its row, with weight 0. In an empty row it
-    # reads some entry of the matrix.
+    # All rows are padded to one width. Padding repeats the first element of its row, with weight 0; in an
+    # empty row it reads some element of the matrix.
     place = matrix.indptr[:-1, None] + np.where(np.arange(width) < count[:, None], np.arange(width), 0)
     place = np.minimum(place, max(matrix.nnz - 1, 0))
     live = np.arange(width) < count[:, None]

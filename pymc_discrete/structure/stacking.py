@@ -25,7 +25,7 @@ from pymc_discrete.runtime.names import made_name, shown
 from pymc_discrete.structure.rebuild import rebuild
 
 FEWEST_STACKED = (
-    3  # smallest number of graphs of equal structure that are stacked; fewer are left as they are
+    3  # the smallest number of graphs of equal structure that are stacked; fewer graphs stay as they are
 )
 
 NamedTerm = tuple[str, Variable]
@@ -36,7 +36,9 @@ class NotAlike(Exception):
 
 
 class Signatures:
-    """Numbers that identify the structure of graphs: equal for the same Ops on leaves of the same types."""
+    """Numbers that identify the structure of graphs, equal for graphs of the same Ops on leaves of the same
+    types.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -45,7 +47,7 @@ class Signatures:
     def of(self, var: Variable) -> int:
         """The number of the structure of the graph that computes a variable."""
         pending = [var]
-        # depth first without recursion, since a sum may be nested as deeply as it has terms
+        # The walk is depth first and not recursive, since a sum may be nested as deeply as it has terms.
         while pending:
             current = pending[-1]
             inputs = current.owner.inputs if current.owner is not None else ()
@@ -87,7 +89,7 @@ class Stack:
         self._stacks: dict[tuple[Variable, ...], tuple[Variable, bool]] = {}
 
     def of(self, members: Sequence[Variable]) -> Variable:
-        """(n, ...) the n members, which have equal signatures, along a new first axis.
+        """(n, ...), the n members, whose signatures are equal, along a new first axis.
 
         Raises
         ------
@@ -96,7 +98,7 @@ class Stack:
         """
         requested = tuple(members)
         pending = [requested]
-        while pending:  # depth first, without recursion
+        while pending:  # The walk is depth first and not recursive.
             current = pending[-1]
             missing = [below for below in self._inputs(current) if below not in self._stacks]
             if missing:
@@ -108,7 +110,7 @@ class Stack:
         return stacked if batched else pt.stack([stacked] * len(requested))
 
     def _inputs(self, members: tuple[Variable, ...]) -> Iterator[tuple[Variable, ...]]:
-        """The tuples of members whose stacks are needed to stack these members."""
+        """The tuples of members that must be stacked before these members."""
         distinct = tuple(dict.fromkeys(members))
         if len(distinct) == 1 or members[0].owner is None:
             return
@@ -118,7 +120,7 @@ class Stack:
         yield from zip(*(m.owner.inputs for m in members), strict=True)
 
     def _make(self, members: tuple[Variable, ...]) -> tuple[Variable, bool]:
-        """(the stack, True), or (the one variable that all members are equal to, False)."""
+        """(the stack, True), or (the variable that all members equal, False)."""
         distinct = list(dict.fromkeys(members))
         first = members[0]
         if len(distinct) == 1:
@@ -149,12 +151,12 @@ def with_axis(op: Op, node: Apply, inputs: list[tuple[Variable, bool]], n: int) 
 
     Parameters
     ----------
-    inputs : [(variable, whether it is a stack of n)], the others being the same for all of the n
+    inputs : [(variable, whether it is a stack of n)]; a variable that is no stack is the same for all n
 
     Raises
     ------
     NotAlike
-        Where that cannot be done; for an Op without a rule always.
+        Where the node cannot be vectorised; always for an Op without a rule.
     """
     raise NotAlike
 
@@ -175,14 +177,14 @@ def vectorised(op: Op, node: Apply, inputs: list[tuple[Variable, bool]], n: int)
 def nested_summands(term: Variable) -> list[tuple[Variable, bool]]:
     """[(summand, whether it is subtracted)] of nested additions of tensors of one shape.
 
-    A term that is not such an addition is its only summand.
+    A term that is no addition is its own only summand.
     """
     parts, pending = [], [(term, False)]
     while pending:
         var, minus = pending.pop()
         op = var.owner.op.scalar_op if var.owner is not None and isinstance(var.owner.op, Elemwise) else None
         inputs = var.owner.inputs if isinstance(op, Add | Sub | Neg) else []
-        if isinstance(op, Add):  # Python's `sum` starts with 0, which is left out
+        if isinstance(op, Add):  # Python's `sum` starts with the summand 0, which is left out
             inputs = [i for i in inputs if not (isinstance(i, Constant) and i.type.ndim == 0 and i.data == 0)]
         floats = all(i.type.dtype == var.type.dtype and i.type.dtype.startswith("float") for i in inputs)
         if (
@@ -205,11 +207,12 @@ class Alike:
         self._signatures = Signatures()
 
     def of(self, parts: Sequence[Variable]) -> list[list[int]]:
-        """Groups of positions in `parts`, of equal structure; leaves are left out."""
+        """Groups of the indices of `parts` whose graphs have equal structure; leaves are left out."""
         return self._same([(n, part) for n, part in enumerate(parts) if part.owner is not None])
 
     def inputs(self, node: Apply) -> list[list[int]]:
-        """Groups of inputs of a Join or MakeVector, by number, of equal structure; leaves included."""
+        """Groups of the indices of inputs of a Join or MakeVector that have equal structure,
+        leaves included."""
         if not isinstance(node.op, Join | MakeVector):
             return []
         return self._same(
@@ -228,7 +231,7 @@ class Alike:
 
 
 class Vectors:
-    """Joins variables: several that play the same role become parts of one vector.
+    """Joins several variables that play the same role into one vector.
 
     Parameters
     ----------
@@ -294,11 +297,11 @@ def joined(
 
     Parameters
     ----------
-    inputs : those of the node, as functions of the vectors
-    groups : numbers of inputs of equal structure
+    inputs : the inputs of the node, as functions of the vectors
+    groups : groups of indices of inputs with equal structure
     """
     pieces: list[Variable] = []
-    order: list[int] = []  # the numbers of the inputs, in the order in which the pieces contain them
+    order: list[int] = []  # the indices of the inputs, in the order in which the pieces contain them
     axis = node.op.axis % node.outputs[0].type.ndim if isinstance(node.op, Join) else 0
     lengths = [i.type.shape[axis] if isinstance(node.op, Join) else 1 for i in node.inputs]
     if None in lengths:
@@ -309,7 +312,8 @@ def joined(
         except NotAlike:
             continue
         order += group
-        if isinstance(node.op, Join):  # merge the new axis with the one along which the inputs are joined
+        # the new axis is merged with the axis along which the inputs are joined
+        if isinstance(node.op, Join):
             shape = node.inputs[group[0]].type.shape
             part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, part.ndim))
             part = part.reshape((*shape[:axis], len(group) * shape[axis], *shape[axis + 1 :]))
@@ -341,15 +345,16 @@ def in_vectors(
 
     Returns
     -------
-    values : those of `Vectors`
-    outputs : as functions of `values`
+    values : as in `Vectors`
+    outputs : the outputs as functions of `values`
     """
     vectors = Vectors(groups)
     return vectors.values, joined_alike(outputs, vectors, Stack(vectors.stack), Alike())
 
 
 class Stacked:
-    """The terms of a log density with those of equal structure stacked, as functions of vectors of variables.
+    """The terms of a log density, where terms of equal structure are stacked, as functions of vectors of
+    variables.
 
     Parameters
     ----------
@@ -358,7 +363,8 @@ class Stacked:
     kinds : {name of a value variable: key}; only variables of equal keys may become parts of one vector, and
         a variable without a key stays by itself
     others : {name: the model's other value variables that become one vector of this name, or a single one}
-    united : names of value variables that become one vector each, whatever graphs they stand in
+    united : groups of names of value variables; each group becomes one vector, whatever graphs the variables
+        are in
 
     Attributes
     ----------
@@ -389,7 +395,7 @@ class Stacked:
         vectors = Vectors(block | dict(others))
         self.values, self.others = vectors.values[: len(block)], vectors.values[len(block) :]
         stack = Stack(vectors.stack)
-        stacks: dict[int, Variable] = {}  # {number of the first of the terms that are stacked: their stack}
+        stacks: dict[int, Variable] = {}  # {index of the first of the stacked terms: the stack}
         names_of: dict[int, list[str]] = {}
         dropped: set[int] = set()
         for first, *rest in alike:
@@ -420,7 +426,9 @@ def of_equal_structure(graphs: list[Variable], alike: Alike) -> list[list[Variab
 
 
 def similar_summands(term: Variable, alike: Alike) -> list[Variable]:
-    """Those summands of a term that share their structure with enough others, then the sum of the rest."""
+    """The summands of a term that share their structure with enough others, then the sum of all other
+    summands.
+    """
     parts = [-part if minus else part for part, minus in nested_summands(term)]
     similar = {n for numbers in alike.of(parts) for n in numbers} if len(parts) >= FEWEST_STACKED else set()
     if not similar:
@@ -438,13 +446,13 @@ def variables_to_unite(
 ) -> list[list[Variable]]:
     """Groups of variables that become one vector each, ordered by their first variables.
 
-    Variables belong to one group if they stand at the same position of graphs of equal structure and have
-    equal kinds (see `Stacked`).
+    Variables belong to one group if they are at the same position of graphs of equal structure and have equal
+    kinds (see `Stacked`).
 
     Parameters
     ----------
     graphs : groups of graphs of equal structure
-    united : names of variables without a kind that are one group each
+    united : groups of names of variables without a kind; each group becomes one vector
     """
     candidates = {v for v in values if v.name in kinds}
     parent = {v: v for v in candidates}  # a union-find forest
@@ -477,7 +485,8 @@ def variables_to_unite(
 
 
 def leaves_at_equal_positions(graphs: list[Variable]) -> Iterator[tuple[Variable, ...]]:
-    """The leaves of graphs of equal structure, those of one position together; not where one is in all."""
+    """For each position at which graphs of equal structure have different leaves, the tuple of
+    these leaves."""
     seen, pending = set(), [tuple(graphs)]
     while pending:
         current = pending.pop()

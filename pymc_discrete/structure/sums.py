@@ -14,21 +14,22 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
 
-# [(tensor, factor)]: the sum over the elements of a tensor is the sum of each factor times the sum over the
-# elements of its tensor. A factor is a number, a scalar variable, or None for 1.
+# [(tensor, factor)]: the sum over the elements of some tensor is the sum of factor times the sum over the
+# elements of each listed tensor. A factor is a number, a scalar variable, or None for 1.
 Summands = list[tuple[Variable, Any]]
 
 
 def is_sum(var: Variable) -> bool:
-    """Whether a tensor is a sum over some axes of another."""
+    """Whether a tensor is a sum over some axes of another tensor."""
     op = None if var.owner is None else var.owner.op
     return isinstance(op, CAReduce) and isinstance(op.scalar_op, Add) and adds_up(var)
 
 
 def summands(var: Variable, graph: LogpGraph) -> Summands | None:
-    """Tensors whose weighted sums add up to the sum over the elements of a tensor, by the Op that made it.
+    """Tensors whose weighted sums add up to the sum over the elements of a tensor, by the Op that computes
+    it.
 
-    None where that cannot be split.
+    None where the sum cannot be split.
     """
     return None if var.owner is None else summands_of(var.owner.op, var.owner, graph)
 
@@ -40,7 +41,7 @@ def summands_of(op: Op, node: Apply, graph: LogpGraph) -> Summands | None:
 
 
 def distributed(var: Variable, graph: LogpGraph) -> Summands | None:
-    """A product with a sum as the products with each of its addends; None where there is none."""
+    """A product with a sum, written as the products with each summand; None for other tensors."""
     if scalar_op_of(var, Mul) is None or not adds_up(var):
         return None
     for n, factor in enumerate(var.owner.inputs):
@@ -56,16 +57,17 @@ def distributed(var: Variable, graph: LogpGraph) -> Summands | None:
 
 
 def scalar_op_of(var: Variable, *kinds: type[ScalarOp]) -> ScalarOp | None:
-    """The scalar Op that made a tensor element by element, if it is of one of these kinds."""
+    """The scalar Op that computes a tensor element by element, if it is of one of the given kinds;
+    else None."""
     op = getattr(None if var.owner is None else var.owner.op, "scalar_op", None)
     return op if isinstance(op, kinds) and isinstance(var.owner.op, Elemwise) else None
 
 
 def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:
-    """Tensors whose elements add up to the sum over those of `var`, up to a constant.
+    """Tensors whose elements add up to the sum over the elements of `var`, up to a constant.
 
-    Sums are split repeatedly, as long as there is a sum over an axis further down; `[var]` where there is
-    none. The constant does not depend on the block.
+    Sums are split repeatedly, as long as a summand contains a sum over an axis; if there is none, the result
+    is `[var]`. The constant does not depend on the block.
     """
     weighted = _split_sums(var, None, graph) or [(var, None)]
     return [part if weight is None else part * weight for part, weight in weighted if graph.depends(part)]
@@ -74,15 +76,16 @@ def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:
 def _split_sums(
     var: Variable, weight: Variable | None, graph: LogpGraph
 ) -> list[tuple[Variable, Variable | None]] | None:
-    """[(tensor, weight)], whose weighted elements add up to those of `var`; None where it is no sum."""
+    """[(tensor, weight)] whose weighted elements add up to the elements of `var`; None where `var`
+    is no sum."""
     if not graph.depends(var) or not adds_up(var):
         return None
     parts = summands(var, graph)
     if parts is None:
         return None
     if graph.size(var) > 1 and any(isinstance(factor, Variable) for _, factor in parts):
-        # `var` is a tensor times a factor that is not a constant. It is not split: its own elements, which
-        # contain the factor, are used as summands.
+        # `var` is a tensor times a factor that is not constant. It is not split: its own elements, which
+        # contain the factor, are the summands.
         return None
     weighted = [
         (part, weight if factor is None else pt.as_tensor(factor) if weight is None else weight * factor)

@@ -1,6 +1,6 @@
 """Splits a log density into terms whose elements depend on as few sites as possible.
 
-The total log density depends on every site, but each of the terms that it is a sum of may depend on a few.
+The total log density depends on every site, but each of its terms may depend on a few sites only.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Term(NamedTuple):
 
     Attributes
     ----------
-    name : of the variable or potential of the model that the term comes from
+    name : the name of the variable or potential of the model that the term comes from
     var : a tensor
     weight : a scalar that does not depend on the block, None for 1
     """
@@ -34,7 +34,8 @@ class Term(NamedTuple):
 
 
 def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term], list[Term], list[Term]]:
-    """Terms that add up to the sum of `var`, split as far as that makes their elements depend on fewer sites.
+    """Terms that add up to the sum of `var`, split as far as splitting makes their elements depend on fewer
+    sites.
 
     Returns
     -------
@@ -72,7 +73,7 @@ def split(name: str, var: Variable, dependence: Dependence) -> tuple[list[Term],
 
 
 def narrower(parts: Summands | None, width: int, dependence: Dependence) -> Summands | None:
-    """The parts of a term, if the elements of each depend on fewer than `width` sites; else None."""
+    """The parts of a term, if the elements of each part depend on fewer than `width` sites; else None."""
     of_parts = [dependence.of(part) for part, _ in parts or () if dependence.graph.depends(part)]
     return parts if all(sites is not None and sites.shape[1] < width for sites in of_parts) else None
 

@@ -1,1 +1,1 @@
-"""What tempering is made of: a model with its likelihood raised to a power, swaps, schedules."""
+"""Tempering: models whose likelihood is raised to a power, swaps of replicas, schedules."""

@@ -8,12 +8,12 @@ from pymc_discrete.runtime.checks import check_entries, is_integer_from, is_word
 
 
 def replicas_of(temper: Any) -> int | str | None:
-    """How many replicas `temper` asks for, a number or "auto"; None where nothing is tempered.
+    """The number of replicas that `temper` asks for, or "auto"; None without tempering.
 
     Raises
     ------
     TypeError, ValueError
-        For what is neither True, False nor a dictionary with a number of replicas.
+        For an argument that is neither True, False nor a dictionary with a number of replicas.
     """
     if isinstance(temper, bool | np.bool_):
         return "auto" if temper else None

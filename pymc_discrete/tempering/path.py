@@ -1,12 +1,12 @@
-r"""The path from the prior to the posterior, along which discrete variables are summed out where they can be.
+r"""The path from the prior to the posterior, along which discrete variables are summed out if possible.
 
-Where a label is drawn, the log likelihood of its observation depends on it, and swaps of replicas fail for
-that alone. With labels summed out, the likelihood that is raised to a power is that of the other variables,
+If a label is drawn, the log likelihood of its observation depends on the label, which alone makes swaps of
+replicas fail. With labels summed out, the likelihood of the other variables is raised to a power,
 
 .. math:: p_b(\theta) \propto p(\theta) \Bigl( \sum_z p(z \mid \theta)\, p(y \mid \theta, z) \Bigr)^b,
 
-and the labels are drawn given these, where b is 1. A mixture of three normals had a barrier of 2.7 in place
-of 7.5 by it, 7 replicas in place of 16, and 552 round trips in place of 165.
+and the labels are drawn given the other variables, at b = 1. For a mixture of three normals, this gave a
+barrier of 2.7 in place of 7.5, 7 replicas in place of 16, and 552 round trips in place of 165.
 """
 
 import logging
@@ -24,22 +24,22 @@ from pymc_discrete.tempering.tempered import tempered
 _log = logging.getLogger("pymc.discrete")
 
 # With variables summed out, an evaluation of the log density may take at most this many times as much counted
-# work, which is about a third as many times the time. The mixture above makes some 8 times as many round
-# trips for the moves of as many replicas.
+# work, which is about a third as many times the time. The mixture at the top of this file makes about 8 times
+# as many round trips for the moves of as many replicas.
 MOST_TIMES_ON_PATH = 24.0
 
 
 def path(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed | None]:
-    """The tempered model, and by what sums the discrete variables that it no longer has are drawn.
+    """The tempered model, and the sums by which the discrete variables that it no longer has are drawn.
 
     Parameters
     ----------
-    names : all discrete variables, where they may be summed out; else none
+    names : all discrete variables if they may be summed out, else none
 
     Raises
     ------
     ValueError, NotImplementedError
-        As `tempered`.
+        For the reasons named in `tempered`.
     """
     found = without_discrete(model, names) if names else None
     if found is None:
@@ -55,8 +55,8 @@ def path(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed | N
 def without_discrete(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed] | None:
     """The model without some discrete variables, and the sums by which these are drawn given the others.
 
-    None where they have no bounds, are too many, or where the sum takes too long; and where the prior of
-    another unknown depends on them, which would become a part of the likelihood.
+    The result is None if the variables have no bounds or are too many, or if the sum takes too long; and also
+    if the prior of another unknown depends on them, since this prior would become a part of the likelihood.
     """
     try:
         left = marginalize(model, [*names])

@@ -33,7 +33,7 @@ def discrete_uniform(key: Array, size: Any, low: Any, high: Any) -> Array:
 
 
 def skew_normal(key: Array, size: Any, mu: Any, sigma: Any, alpha: Any) -> Array:
-    """Azzalini 1985: a half normal and a normal variable, weighted."""
+    """A skew normal variable: a weighted sum of a half normal and a normal variable (Azzalini 1985)."""
     share = alpha / jnp.sqrt(1 + alpha**2)
     u, v = jax.random.normal(key, (2, *size))
     return mu + sigma * (share * jnp.abs(u) + jnp.sqrt(1 - share**2) * v)
@@ -49,16 +49,16 @@ def multivariate_normal(key: Array, size: Any, mean: Any, cov: Any) -> Array:
 
 
 def wald(key: Array, size: Any, mean: Any, scale: Any, shift: Any) -> Array:
-    """Michael, Schucany and Haas 1976."""
+    """A Wald variable by the method of Michael, Schucany and Haas 1976."""
     of_normal, of_uniform = jax.random.split(key)
     y = mean * jax.random.normal(of_normal, size) ** 2 / (2 * scale)
-    # the smaller root, without a difference of large numbers
+    # the smaller root, written without a difference of large numbers
     x = mean / (1 + y + jnp.sqrt(y * (2 + y)))
     return shift + jnp.where(jax.random.uniform(of_uniform, size) <= mean / (mean + x), x, mean**2 / x)
 
 
 def multinomial(key: Array, size: Any, n: Any, p: Any) -> Array:
-    """One count after another, each given those before it."""
+    """Multinomial counts, one count after another, each given the counts before it."""
     K = p.shape[-1]
     p, left = jnp.broadcast_to(p, (*size, K)), jnp.broadcast_to(n, size).astype(int)
     rest = jnp.flip(jnp.cumsum(jnp.flip(p, -1), -1), -1)
@@ -77,9 +77,9 @@ def triangular(key: Array, size: Any, left: Any, mode: Any, right: Any) -> Array
     return jnp.where(u < at, below, right - jnp.sqrt((1 - u) * (right - left) * (right - mode)))
 
 
-# (key, size, *parameters) -> draw, for the random variables that are left when PyTensor has rewritten a graph
-# for JAX: it makes half normal, log normal, negative binomial and some other variables of these. It has
-# versions for JAX of some, too; that of its Categorical draws from other probabilities than it is given.
+# (key, size, *parameters) -> draw, for the random variables that remain after PyTensor has rewritten a graph
+# for JAX: it makes half normal, log normal, negative binomial and some other variables from these. PyTensor
+# has JAX versions of some of them, too, but its Categorical draws from other probabilities than it is given.
 DRAWS_IN_JAX: dict[type[Op], Callable[..., Any]] = {
     ptr.NormalRV: lambda key, size, mu, sigma: mu + sigma * jax.random.normal(key, size),
     ptr.MvNormalRV: multivariate_normal,
@@ -111,7 +111,7 @@ DRAWS_IN_JAX: dict[type[Op], Callable[..., Any]] = {
 
 
 class CannotDraw(NotImplementedError):
-    """A random variable of the prior has no version for JAX."""
+    """The error for a random variable of the prior that has no version for JAX."""
 
 
 def convert(op: Op, node: Any, **options: Any) -> Callable:
@@ -138,7 +138,7 @@ class PriorDraws:
     Parameters
     ----------
     model : pm.Model
-    names : the value variables that are drawn, all that the prior has
+    names : the value variables that are drawn: all variables of the prior
 
     Raises
     ------
@@ -148,7 +148,9 @@ class PriorDraws:
 
     @classmethod
     def of(cls, model: pm.Model, names: list[str]) -> tuple["PriorDraws", dict[str, np.ndarray]]:
-        """The draws, the same object for models of the same structure, and the numbers of this model."""
+        """An object that draws, the same for models of the same structure, and the numbers of the given
+        model.
+        """
 
         def make(structure: Structure) -> "PriorDraws":
             return cls(with_numbers(model, structure), names)
@@ -176,22 +178,22 @@ class PriorDraws:
         self._generators = len(generators)
         self._draw = jaxify(*self._graphs, convert)
         self._transform = jaxify(*self._transforms, convert)
-        try:  # PyTensor's own versions for JAX say only when they are traced what they cannot do
+        try:  # PyTensor's own versions for JAX say only when they are traced what they do not support
             jax.eval_shape(self, jax.random.key(0), {str(v.name): v.value for v in read})
         except NotImplementedError as error:
             if len(names) == 1:
                 raise CannotDraw(f"JAX has no draws of the prior of {str(rvs[0].name)!r}") from error
-            for name in self._names:  # the one that JAX cannot draw raises the error with its name
+            for name in self._names:  # the variable that JAX cannot draw raises the error with its name
                 PriorDraws(model, [name])
             raise CannotDraw(f"JAX has no draws of the prior: {error}") from error
 
     @property
     def identity(self) -> list[Any]:
-        """What it computes; see `model.identity`."""
+        """A key of everything that the object computes; see `model.identity`."""
         return [*self._graphs, *self._transforms, self._names]
 
     def __call__(self, key: Array, point: dict[str, Any]) -> dict[str, Array]:
-        """{value variable: value} of a draw.
+        """{value variable: value}, a draw.
 
         Parameters
         ----------
@@ -201,9 +203,9 @@ class PriorDraws:
         drawn = self._draw(*jax.random.split(key, self._generators), *numbers)
         values = [*self._transform(*drawn, *numbers)]
         for k in self._bounded:
-            # a draw that was rounded to the end of its support moves inside, by one floating point number
+            # a draw that was rounded to the end of its support moves inside by one floating point number
             for end in (1.0, -1.0):
-                least = jnp.finfo(drawn[k].dtype).tiny  # programs of a CPU take smaller numbers for 0
+                least = jnp.finfo(drawn[k].dtype).tiny  # programs for a CPU treat smaller numbers as 0
                 next_to = jnp.nextafter(drawn[k], end * jnp.inf)
                 next_to = jnp.where(jnp.abs(drawn[k]) < least, end * least, next_to)
                 inside = [*drawn[:k], next_to, *drawn[k + 1 :]]
@@ -213,7 +215,7 @@ class PriorDraws:
 
 
 def transformed_value(model: pm.Model, rv: Variable) -> Variable:
-    """The value variable of a random variable, as a function of the random variable."""
+    """The value variable of a random variable, as a function of the random variable's value."""
     transform = model.rvs_to_transforms[rv]
     return rv if transform is None else transform.forward(rv, *rv.owner.inputs)
 

@@ -1,23 +1,24 @@
-"""What the replicas of a run show: the group `tempering` of a result, and a line for the log."""
+"""The results of the replicas of a run: the group `tempering` of a result, and a line for the log."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from xarray import Dataset
 
-FEWEST_CHAINS = 4  # of which a standard error is computed
-FEW_ROUND_TRIPS = 10  # round trips of a chain, below which a warning is given
+FEWEST_CHAINS = 4  # the number of chains from which a standard error is computed
+FEW_ROUND_TRIPS = 10  # the number of round trips of a chain below which a warning is given
 
 
 class Report(NamedTuple):
-    """What the swaps of each chain have shown after tuning.
+    """The results of the swaps of each chain after tuning.
 
     Attributes
     ----------
     betas : (chains, R) float, inverse temperatures; nan beyond the last rung
-    rejections : (chains, R - 1) float, how often neighbours were rejected; nan beyond the last rung
-    round_trips : (chains,) int
-    iterations : int, of each chain
+    rejections : (chains, R - 1) float, the rates at which swaps of neighbours were rejected; nan beyond the
+        last rung
+    round_trips : (chains,) int, the number of round trips
+    iterations : int, the number of iterations of each chain
     log_evidence : (chains,) float, nats; nan where the lowest inverse temperature is not 0
     """
 
@@ -29,12 +30,13 @@ class Report(NamedTuple):
 
     @classmethod
     def of(cls, betas: Any, rungs: Any, traffic: Any) -> "Report":
-        """The report of chains, given arrays (chains, ...) of `Replicas`, on the host."""
+        """The report on chains, from the arrays (chains, ...) of `Replicas`, on the host."""
         used = np.arange(betas.shape[1]) < np.asarray(rungs)[:, None]
         pairs = used[:, 1:]
         iterations = int(np.max(traffic.iterations))
         with np.errstate(invalid="ignore"):
-            # geometric bridges: log E[exp(d L / 2)] at the lower rung - log E[exp(-d L / 2)] at the upper one
+            # geometric bridges: log E[exp(d L / 2)] at the lower rung less log E[exp(-d L / 2)] at the upper
+            # rung
             ratios = np.where(pairs, traffic.up - traffic.down, 0.0)
         return cls(
             np.where(used, betas, np.nan),
@@ -51,11 +53,13 @@ class Report(NamedTuple):
 
     @property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """(chains,) float, round trips an iteration that this schedule, and any schedule, could make at most.
+        """(chains,) float, the largest numbers of round trips per iteration by this schedule, and by any
+        schedule.
 
         References
         ----------
-        Syed et al. 2022: 1 / (2 + 2 sum r / (1 - r)) of these rejection rates r, 1 / (2 + 2 Lambda) of any.
+        Syed et al. 2022: 1 / (2 + 2 sum r / (1 - r)) for rejection rates r of this schedule, 1 / (2 + 2
+        Lambda) for any schedule.
         """
         with np.errstate(divide="ignore"):
             odds = np.nansum(self.rejections / (1 - self.rejections), axis=1)
@@ -63,13 +67,13 @@ class Report(NamedTuple):
 
     @property
     def evidence(self) -> tuple[float, float]:
-        """The mean of the chains' log evidence, and its standard error, nan of too few chains."""
+        """The mean of the chains' log evidence, and its standard error, which is nan for too few chains."""
         n = len(self.log_evidence)
         error = self.log_evidence.std(ddof=1) / np.sqrt(n) if n >= FEWEST_CHAINS else np.nan
         return float(self.log_evidence.mean()), float(error)
 
     def dataset(self) -> Dataset:
-        """The group `tempering`."""
+        """The group `tempering` of a result."""
         last = int(np.isfinite(self.betas).sum(axis=1).max())
         of_schedule, of_any = self.limits
         evidence, error = self.evidence
@@ -91,7 +95,7 @@ class Report(NamedTuple):
         )
 
     def said(self) -> str:
-        """A line for the log."""
+        """The line for the log about the replicas."""
         replicas = np.isfinite(self.betas).sum(axis=1)
         several = f"{replicas.min()}" + (f" to {replicas.max()}" if replicas.max() > replicas.min() else "")
         evidence, error = self.evidence
@@ -105,7 +109,7 @@ class Report(NamedTuple):
         )
 
     def warnings(self) -> list[str]:
-        """A warning where replicas seldom came from the prior to the posterior and back."""
+        """A warning if replicas seldom went from the prior to the posterior and back."""
         few = self.round_trips < FEW_ROUND_TRIPS
         if not few.any() or not self.iterations:
             return []

@@ -1,21 +1,21 @@
-"""The inverse temperatures of replicas: where to put them, and how many."""
+"""The schedule of replicas: their inverse temperatures, and their number."""
 
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-# each round of tuning is twice as long as the one before; the last one ends at half of the tuning draws
+# each round of tuning is twice as long as the round before; the last round ends at half of the tuning draws
 ROUNDS_OF_TUNING = 6
-# the inverse temperatures before the first round are (k / (n - 1)) ** CROWDING_OF_RUNGS, for near the prior
-# the log likelihood varies most
+# the inverse temperatures before the first round are (k / (n - 1)) ** CROWDING_OF_RUNGS, since the log
+# likelihood varies most near the prior
 CROWDING_OF_RUNGS = 4
-FIRST_RUNGS = 8  # replicas before the first round, where their number is chosen
+FIRST_RUNGS = 8  # the number of replicas before the first round, if their number is chosen automatically
 FEWEST_RUNGS = 3
 
 
 def first_schedule(rungs: int, replicas: int) -> Array:
-    """(R,) float, inverse temperatures of some rungs, from 0 to 1; 1 beyond them."""
+    """(R,) float, the inverse temperatures of `rungs` rungs, from 0 to 1; 1 beyond the last rung."""
     return jnp.minimum(jnp.arange(replicas) / (rungs - 1), 1.0) ** CROWDING_OF_RUNGS
 
 
@@ -40,11 +40,12 @@ def barrier(rejections: Array) -> Array:
 
 
 def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -> Array:
-    """(R,) float, inverse temperatures whose neighbours are equally often rejected; 1 beyond the last.
+    """(R,) float, inverse temperatures at which all neighbours are rejected equally often; 1 beyond the last
+    rung.
 
     Parameters
     ----------
-    betas, rejections : of `rungs` rungs, as in `barrier`
+    betas, rejections : the inverse temperatures and rejections of `rungs` rungs, as in `barrier`
     wanted : () int, the number of rungs that there will be
 
     References
@@ -52,7 +53,7 @@ def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -
     Syed et al. 2022, the schedule with equal rejection rates, with the barrier interpolated linearly.
     """
     k = jnp.arange(len(betas))
-    # rejections that were not seen are rare, not impossible
+    # rejections that were not observed are rare, but not impossible
     seen = jnp.where(jnp.arange(len(rejections)) < rungs - 1, jnp.maximum(rejections, 1e-6), 0.0)
     lengths = barrier(seen)
     found = jnp.interp(lengths[-1] * k / (wanted - 1), lengths, betas)
@@ -60,10 +61,10 @@ def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -
 
 
 def rungs_for(length: Any, most: int) -> Any:
-    """() int, how many rungs a barrier of this length takes.
+    """() int, the number of rungs for a barrier of this length.
 
     References
     ----------
-    Syed et al. 2022: with about 2 Lambda + 1 of them round trips take the least work.
+    Syed et al. 2022: with about 2 Lambda + 1 rungs, round trips take the least work.
     """
     return jnp.clip(jnp.ceil(2 * length).astype(int) + 1, FEWEST_RUNGS, most)

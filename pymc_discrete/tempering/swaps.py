@@ -1,4 +1,4 @@
-"""Swaps of neighbouring replicas, and what they tell of the path between the prior and the posterior."""
+"""Swaps of neighbouring replicas, and the statistics of the path that they give."""
 
 from typing import Any, NamedTuple
 
@@ -6,22 +6,22 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-# where a replica has been: nowhere of interest, at the prior, at the posterior after it was at the prior
+# the history of a replica: neither of these, at the prior, or at the posterior after it was at the prior
 NOWHERE, FROM_PRIOR, FROM_POSTERIOR = 0, 1, 2
 
 
 class Traffic(NamedTuple):
-    """What was seen of the swaps since it was last `fresh`.
+    """Statistics of the swaps since they were last `fresh`.
 
     Attributes
     ----------
-    iterations : () int
+    iterations : () int, the number of iterations
     rejections : (R - 1,) float, the sums of the probabilities that neighbours do not swap
     up, down : (R - 1,) float, the logarithms of the sums of exp(d L / 2) at the lower of two neighbours, and
         of exp(-d L / 2) at the upper one, d being the difference of their inverse temperatures, and L, in
         nats, the log likelihood
-    heading : (R,) int, where each replica has been
-    round_trips : () int, how often a replica came back to the prior from the posterior
+    heading : (R,) int, the history of each replica
+    round_trips : () int, how often a replica came back from the posterior to the prior
     """
 
     iterations: Any
@@ -33,7 +33,7 @@ class Traffic(NamedTuple):
 
     @classmethod
     def fresh(cls, replicas: int) -> "Traffic":
-        """Nothing seen yet."""
+        """The statistics before any iteration."""
         pairs, zero = jnp.zeros(replicas - 1), jnp.zeros((), int)
         return cls(zero, pairs, pairs - jnp.inf, pairs - jnp.inf, jnp.zeros(replicas, int), zero)
 
@@ -53,21 +53,21 @@ def acceptance(betas: Array, likelihoods: Array, rungs: Array) -> Array:
     negative log likelihood.
     """
     rise = jnp.diff(betas) * (likelihoods[:-1] - likelihoods[1:])
-    # nan: both replicas are impossible
+    # nan means that both replicas are impossible
     accepted = jnp.where(jnp.isnan(rise), 0.0, jnp.exp(jnp.minimum(rise, 0.0)))
     return jnp.where(jnp.arange(len(rise)) < rungs - 1, accepted, 0.0)
 
 
 def swapped(uniform: Array, t: Array, replica_at: Array, accept: Array) -> Array:
-    """(R,) int, which replica stands at each rung after the swaps of iteration t.
+    """(R,) int, the replica at each rung after the swaps of iteration t.
 
     Rungs 0 and 1, 2 and 3, ... swap in even iterations, 1 and 2, 3 and 4, ... in odd ones.
 
     Parameters
     ----------
     uniform : (R - 1,) float, uniform random numbers
-    replica_at : (R,) int, before
-    accept : (R - 1,) float, as of `acceptance`
+    replica_at : (R,) int, the replica at each rung before the swaps
+    accept : (R - 1,) float, the result of `acceptance`
 
     References
     ----------
@@ -80,7 +80,7 @@ def swapped(uniform: Array, t: Array, replica_at: Array, accept: Array) -> Array
 
 
 def observed(traffic: Traffic, betas: Array, likelihoods: Array, accept: Array) -> Traffic:
-    """The traffic with one more iteration, of replicas as they are before they swap.
+    """The statistics after one more iteration, given the replicas before they swap.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def observed(traffic: Traffic, betas: Array, likelihoods: Array, accept: Array) 
 
 
 def arrived(traffic: Traffic, replica_at: Array, rungs: Array) -> Traffic:
-    """The traffic after a swap, by which a replica may have come to the prior or the posterior."""
+    """The statistics after a swap, which may have brought a replica to the prior or the posterior."""
     first, last = replica_at[0], replica_at[rungs - 1]
     heading, come = traffic.heading, traffic.heading[first] == FROM_POSTERIOR
     from_prior = heading[last] == FROM_PRIOR

@@ -22,8 +22,8 @@ from pymc_discrete.model.logp import terms_of, without_checks
 from pymc_discrete.model.support import improper_priors
 from pymc_discrete.runtime.names import shown
 
-BETA = "~inverse temperature"  # a free variable of the tempered model, which no step moves
-LIKELIHOOD = "~log likelihood"  # a Deterministic of it
+BETA = "~inverse temperature"  # the name of a free variable of the tempered model, which no step moves
+LIKELIHOOD = "~log likelihood"  # the name of a Deterministic of the tempered model
 
 
 def tempered(model: pm.Model) -> pm.Model:
@@ -52,7 +52,7 @@ def tempered(model: pm.Model) -> pm.Model:
             f"{shown(partial)}: some elements are missing and depend on those that are observed, so that the "
             "likelihood has no term of its own. Make the variable of the observed elements alone."
         )
-    terms_of(model)  # refuses what PyMC cannot write, and names it
+    terms_of(model)  # PyMC refuses, with its name, a variable whose log density it cannot write
     values = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
     terms = observed_log_densities(model, values)
     graph, new = fgraph_from_model(without_starts(model))
@@ -68,14 +68,15 @@ def tempered(model: pm.Model) -> pm.Model:
     beta = model_free_rv(flat, flat.type(name=BETA), None, BETA)
     seen: Counter[str] = Counter()
     potentials = []
-    for name, term in likelihood:  # names repeat: a check of parameters has the name of its term
+    # a check of parameters has the name of its term, so that names may occur twice
+    for name, term in likelihood:
         seen[name] += 1
         number = f", {seen[name]}" if seen[name] > 1 else ""
         potentials.append(model_potential(beta * term, f"{name} (tempered{number})"))
     total = pt.add(pt.constant(0.0), *(pt.sum(term) for _, term in likelihood))
     for v in [beta, *potentials, model_deterministic(total, LIKELIHOOD)]:
         graph.add_output(v, import_missing=True)
-    for v in model.observed_RVs:  # other variables may depend on what was observed
+    for v in model.observed_RVs:  # other variables may depend on observed values
         _, data, *_ = new[v].owner.inputs
         graph.replace(new[v], data.astype(v.type.dtype), import_missing=True)
     result = model_from_fgraph(graph, mutate_fgraph=True)
@@ -87,7 +88,7 @@ def tempered(model: pm.Model) -> pm.Model:
 
 
 def check_proper(model: pm.Model) -> None:
-    """Refuse a prior that is none, between which and the posterior there is no path.
+    """Refuse an improper prior, since there is no path between it and the posterior.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from pymc_discrete.variational.slice_ends import SIGNS, differentiable_ends, end
 
 
 class SlicePath(NamedTuple):
-    """The draws of one chain.
+    """The draws of one chain of slice sampling.
 
     Attributes
     ----------
@@ -93,11 +93,11 @@ def differentiable_slice_sample(
     class: nothing is rejected, except by rounding.
 
     *Differentiability*, in reverse mode. The path is differentiable for almost all noise, and if all steps
-    are accepted its gradient is an unbiased estimate of that of an expectation. A rejected step has the
-    identity as its derivative: how the probability of rejection depends on the parameters is left out, and so
-    is how the probability of finding one end or another does.
+    are accepted the path's gradient is an unbiased estimate of the gradient of an expectation. A rejected
+    step has the identity as its derivative: how the probability of rejection depends on the parameters is
+    left out, and so is how the probability of finding one end or another does.
     """
-    # values that are known while a function is compiled are checked too
+    # Values that are known while a function is compiled are checked, too.
     with jax.ensure_compile_time_eval():
         x = as_point(x)
     check_slice_options(key, n_steps, checkpoint)
@@ -113,7 +113,7 @@ def differentiable_slice_sample(
             )
     block = isqrt(n_steps) if checkpoint else n_steps
     n_blocks = -(-n_steps // block)
-    keys = jax.random.split(key, n_blocks * block)  # all blocks are full; surplus steps are dropped below
+    keys = jax.random.split(key, n_blocks * block)  # All blocks are full; surplus steps are dropped below.
     walk = partial(
         jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper))
     )
@@ -134,8 +134,8 @@ def step(
     direction = direction / jnp.linalg.norm(direction)
     slice_ends = ends(logdensity, params, x, direction, log_u1, lower, upper)
     place = u2 * slice_ends.alpha[0] + (1 - u2) * slice_ends.alpha[1]
-    proposal = x + place * direction  # Eq. 4
-    # rounding may lead outside of the box; the correction has no gradient
+    proposal = x + place * direction  # Eq. 4 of Zoltowski et al. 2021
+    # Rounding may lead outside of the box; the correction has no gradient.
     proposal += jax.lax.stop_gradient(jnp.clip(proposal, lower, upper) - proposal)
     accepted = same_class(slice_ends, jax.lax.stop_gradient(place))
     differentiable = jnp.where(accepted, slice_ends.known.all(), jnp.isfinite(slice_ends.alpha).all())
@@ -179,7 +179,7 @@ def ends(
         return jnp.clip(fixed_x + alpha * direction, lower, upper)
 
     def f(alpha: Array) -> Array:
-        return logdensity(fixed_params, point(alpha)) - height  # Eq. 8
+        return logdensity(fixed_params, point(alpha)) - height  # Eq. 8 of Zoltowski et al. 2021
 
     alpha, is_edge = ends_of_slice(f, jnp.zeros((), x.dtype), fixed_line)
     is_root = jnp.isfinite(alpha) & ~is_edge
@@ -208,7 +208,7 @@ def smoothness(
 
     Parameters
     ----------
-    value, gradient : (2,), (2, d) float, of the log density at `places` (2, d), the ends
+    value, gradient : (2,), (2, d) float, the log density and its gradient at `places` (2, d), the ends
     alpha : (2,) float, the ends on the line along `direction` (d,)
     height : () float, the log density at the ends, if they are roots
 
@@ -216,13 +216,13 @@ def smoothness(
     -------
     smooth : (2,) bool, whether the density falls continuously through the height
     rounding : (2,) float
-        It is small compared with any interval of a slice that floats can resolve, so that the ends of
-        different intervals are not taken to be the same.
+        The distance that rounding may move an end. It is small compared with any interval of a slice that
+        floats can resolve, so that the ends of different intervals are not taken to be the same.
     """
     eps = jnp.finfo(value.dtype).eps
     length = alpha[0] - alpha[1]
-    # At a root f is 0 up to the rounding of its value and of the place. At a jump |f| is nearly as large as
-    # the jump.
+    # At a root f is 0 up to the rounding of its value and of its argument. At a jump |f| is nearly as large
+    # as the jump.
     rounding_of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(
         axis=1
     )
@@ -245,7 +245,8 @@ def explicit(logdensity: Callable[..., Any], params: Any, x: Array) -> tuple[Cal
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
     try:
         traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
-    except TypeError as error:  # JAX raises one too, where a traced number is converted to a Python number
+    # JAX raises a TypeError, too, where a traced number is converted to a Python number.
+    except TypeError as error:
         raise TypeError(
             "logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, "
             f"jax.lax.cond). It ended with: {str(error).splitlines()[0]}"

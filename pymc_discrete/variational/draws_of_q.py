@@ -30,11 +30,11 @@ def draws_of_q(
     thin: int,
     seed: int | None,
 ) -> DataTree:
-    """The DataTree of `EnergyPosterior.sample`.
+    """The result of `EnergyPosterior.sample`, a DataTree.
 
     Parameters
     ----------
-    starts : (n, d) float, points of which each chain starts at a random one
+    starts : (n, d) float, points; each chain starts at a random one
     draws, tune, chains, thin : see `EnergyPosterior.sample`
     seed : int or None
     """

@@ -30,11 +30,11 @@ from pymc_discrete.variational.energies import TiltedNormal
 
 _log = logging.getLogger("pymc.discrete")
 
-FORGET = 0.02  # weight of an iteration in the running averages of the mean and covariance of q
-INITIAL_LEARNING_RATE = 0.02  # initial learning rate of Adam
-BEGIN = 50  # sweeps from the initial point to the first draws of q
-MOST_UPDATES = 50  # largest number of updates of the progress bar
-# an error is raised if the gradient is not finite in more than this share of the iterations
+FORGET = 0.02  # the weight of an iteration in the running averages of the mean and covariance of q
+INITIAL_LEARNING_RATE = 0.02  # the initial learning rate of Adam
+BEGIN = 50  # the number of sweeps from the initial point to the first draws of q
+MOST_UPDATES = 50  # the largest number of updates of the progress bar
+# An error is raised if the gradient is not finite in more than this share of the iterations.
 REFUSED_SHARE = 0.1
 # Shares of slice steps that are accepted, in the last tenth of the iterations: below the first an error is
 # raised, below the second a warning is given.
@@ -110,17 +110,18 @@ class EnergyPosterior:
 
         Parameters
         ----------
-        tree : as `sample` returns it
+        tree : the result of `sample`
 
         Returns
         -------
         dict
-            "fisher_divergence" : per coordinate, 0 if q is the posterior; for normals of the same shape it is
-            the squared distance of the means in standard deviations, divided by the number of coordinates.
-            "log_ratio_sd" : nats, standard deviation of log p - log q. "khat" : of Pareto-smoothed importance
-            sampling; if it is below 0.7, draws of q may be reweighted to the posterior. "ess_share" :
-            effective sample size of the importance weights, as a share of the number of draws. All are
-            computed from draws of q, and do not show that q has missed a mode of the posterior.
+            "fisher_divergence" : the Fisher divergence per coordinate, 0 if q is the posterior; for normals
+            of the same shape it is the squared distance of the means in standard deviations, divided by the
+            number of coordinates. "log_ratio_sd" : nats, standard deviation of log p - log q. "khat" : the
+            shape of the tail in Pareto-smoothed importance sampling; if it is below 0.7, draws of q may be
+            reweighted to the posterior. "ess_share" : effective sample size of the importance weights, as a
+            share of the number of draws. All are computed from draws of q, and do not show that q has missed
+            a mode of the posterior.
 
         References
         ----------
@@ -129,7 +130,7 @@ class EnergyPosterior:
         """
         stats = tree["sample_stats"].to_dataset()
         ratio = (stats["lp"] - stats["log_q"]).values.reshape(-1)
-        weights, khat = array_stats.psislw(-ratio)  # psislw takes log q - log p
+        weights, khat = array_stats.psislw(-ratio)  # The function `psislw` takes log q - log p.
         weights = np.exp(weights - weights.max())
         return {
             "fisher_divergence": float(stats["score_gap"].mean()),
@@ -157,14 +158,14 @@ def fit_energy_posterior(
 
     .. math:: \nabla_\phi = \nabla_z [\log p(x, z) + E_\phi(z)] \, \nabla_\phi z(\phi, \epsilon)
 
-    with z the last of `n_steps` differentiable slice steps (`differentiable_slice_sample`) of each chain
-    (Zoltowski et al. 2021, Eq. 14 and 28). No normalising constant is needed. If q is the posterior, the
-    gradient is 0 for every draw.
+    with z the last point of `n_steps` differentiable slice steps (`differentiable_slice_sample`) of each
+    chain (Zoltowski et al. 2021, Eq. 14 and 28). No normalising constant is needed. If q is the posterior,
+    the gradient is 0 for every draw.
 
     Parameters
     ----------
     model : pm.Model, optional
-        By default the model of the context. Its free variables must be continuous.
+        The default is the model of the `with` block. Its free variables must be continuous.
     energy : callable, optional
         A pytree, such as an equinox.Module, that is called as energy(z) -> () float, nats. z (d,) are the
         free variables in PyMC's unconstrained space, in the order of `EnergyPosterior.names`. exp(-energy)
@@ -264,7 +265,7 @@ class AscentState(NamedTuple):
     params : pytree, the parameters of the energy
     optimizer : the state of the optimizer
     z : (chains, d) float, draws of q
-    mean, covariance : (d,), (d, d) float, of q, running averages over past iterations
+    mean, covariance : (d,), (d, d) float, the mean and covariance of q, running averages over past iterations
     """
 
     params: Any
@@ -279,7 +280,7 @@ class Ascent(NamedTuple):
 
     Attributes
     ----------
-    static : the energy without its parameters, as `eqx.partition` splits it
+    static : the energy without its parameters, split by `eqx.partition`
     logdensity : (z (d,)) -> () float, nats, the log density of the model
     chains, n_steps : int, number of chains of q, and of slice steps of a chain in an iteration
     optimizer : an optimizer that skips gradients that are not finite
@@ -310,7 +311,7 @@ class Ascent(NamedTuple):
     def end_of_path(
         self, params: Any, key: jax.Array, z: jax.Array, factor: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """z (d,) after `n_steps` slice steps in u, with z = factor u, and the share of accepted steps."""
+        """z (d,) after `n_steps` slice steps in u, where z = factor u, and the share of accepted steps."""
         u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
         path = differentiable_slice_sample(
             key, lambda params, u: self.minus_energy(params, factor @ u), params, u, self.n_steps
@@ -320,9 +321,10 @@ class Ascent(NamedTuple):
     def objective(
         self, params: Any, keys: jax.Array, z: jax.Array, factor: jax.Array
     ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-        """A function whose gradient in `params` is minus that of the ELBO (Eq. 14); its value is not.
+        """() float, of which only the gradient in `params` has a meaning: minus the ELBO's gradient.
 
-        Besides, the new draws of q, the variance of log p - log q, and the share of accepted steps.
+        The function also returns the new draws of q, the variance of log p - log q, and the share of accepted
+        steps.
         """
         z, accepted = jax.vmap(self.end_of_path, (None, 0, 0, None))(params, keys, z, factor)
         fixed = jax.lax.stop_gradient(params)
@@ -330,7 +332,7 @@ class Ascent(NamedTuple):
         return -ratio.mean(), (jax.lax.stop_gradient(z), ratio.var(), accepted.mean())
 
     def iteration(self, before: AscentState, key: jax.Array) -> tuple[AscentState, dict[str, Any]]:
-        """The state after one step of the optimizer, and what `EnergyPosterior.history` keeps of it."""
+        """The state after one step of the optimiser, and the entries of `EnergyPosterior.history` for it."""
         factor = slices.shaped(before.covariance, self.chains, jnp.ones(before.z.shape[1]))
         gradient, (new, variance, accepted) = jax.grad(self.objective, has_aux=True)(
             before.params, jax.random.split(key, self.chains), before.z, factor
@@ -392,7 +394,7 @@ def block_of_all(model: pm.Model) -> tuple[list[str], ContinuousDensity, np.ndar
     names, point = block_of(model, None, CONTINUOUS), point_of(model)
     left = [n for n in free(model, CONTINUOUS) if n not in names]
     if left:
-        block_of(model, left, CONTINUOUS)  # raises, with the reason
+        block_of(model, left, CONTINUOUS)  # This raises an error with the reason.
     density = ContinuousDensity(model, names, point)
     density.untouched.check_in_jax()
     return names, density, density.ravel(point, np)

@@ -38,7 +38,7 @@ class Reach(NamedTuple):
 
 
 def reach(x, direction, lower, upper) -> Reach:
-    """Where the line from x (d,) along direction (d,) meets the box from lower (d,) to upper (d,)."""
+    """The points at which the line from x (d,) along direction (d,) meets the box from `lower` to `upper`."""
 
     def one(sign):
         bound = jnp.where(sign * direction > 0, upper, lower)
@@ -56,7 +56,7 @@ def ends_of_slice(f: Callable, start, line: Reach):
     """The ends of a slice as a deterministic function of one of its points.
 
     In each direction a step of 1 is doubled until it leads outside of the slice; then a root is computed
-    between the last two points. If there are several roots, it need not be the nearest.
+    between the last two points. If there are several roots, the result need not be the nearest one.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def ends_of_slice(f: Callable, start, line: Reach):
 def root(f: Callable, a, f_a, b, f_b, bracketed):
     """() float, a point between a and b where f changes its sign, to a few rounding errors.
 
-    nan if a and b are not known to bracket a root (`bracketed`), or after `MOST_ITERATIONS`.
+    The result is nan if a and b are not known to bracket a root (`bracketed`), or after `MOST_ITERATIONS`.
 
     Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear
     function without using derivatives".
@@ -120,7 +120,8 @@ def root(f: Callable, a, f_a, b, f_b, bracketed):
         # might compute it once for each use, and rounding might give it a different sign each time.
         i, _, x, value, x1, f1, x2, f2 = carried
         same = (value > 0) == (f1 > 0)
-        # x1 is the newest point, x2 is on the other side of the root, x3 is the point that was replaced last
+        # The point x1 is the newest one, x2 is on the other side of the root, and x3 is the point that was
+        # replaced last.
         x1, f1, x2, f2, x3, f3 = jnp.where(
             same, jnp.stack([x, value, x2, f2, x1, f1]), jnp.stack([x, value, x1, f1, x2, f2])
         )
@@ -163,15 +164,15 @@ def differentiable_ends_bwd(logdensity, kept, cotangent):
 
     def f(params, x, alpha):
         at_ends = jax.vmap(lambda a: logdensity(params, x + a * direction))(alpha)
-        return at_ends - logdensity(params, x)  # Eq. 8, up to a constant
+        return at_ends - logdensity(params, x)  # Eq. 8 of Zoltowski et al. 2021, up to a constant
 
     _, pull = jax.vjp(f, params, x, jnp.where(known, alpha, 0))
     slope = pull(jnp.ones_like(alpha))[2]
-    # an end that does not enter the loss contributes nothing, also if its derivative is not known
+    # An end that does not enter the loss contributes nothing, also if its derivative is unknown.
     enters_loss = cotangent != 0
-    # Eqs. 9 and 10
+    # Eqs. 9 and 10 of Zoltowski et al. 2021
     of_params, of_x, _ = pull(jnp.where(enters_loss & known, -cotangent / slope, 0))
-    # an unknown derivative would silently become 0 in the line above, so nan is set explicitly
+    # An unknown derivative would silently become 0 in the line above, so nan is set explicitly.
     unknown = (enters_loss & ~known).any()
 
     def flagged(g):

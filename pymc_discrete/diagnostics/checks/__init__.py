@@ -1,1 +1,1 @@
-"""The checks of a run: a file for each matter, registered by `findings.check`."""
+"""The checks of a run, one file for each subject; they are registered by `findings.check`."""

@@ -1,4 +1,4 @@
-"""Variables whose draws are not kept, of which chains disagree about how many elements have each value."""
+"""Variables whose draws are not kept: whether chains agree about how many elements have each value."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def said_of_counted(found: Sequence[Finding], facts: Facts) -> list[str]:
 
 @check(place=65, say=said_of_counted)
 def counted_apart(facts: Facts) -> list[Finding]:
-    """Variables whose draws are not kept, by the R-hat of their totals.
+    """Variables whose draws are not kept, judged by the R-hat of their totals.
 
     | `'z' disagrees between chains about how many elements have each value` | the chains are in different
     modes, among them those that differ by the names of labels only, or have not run for long enough | more
@@ -30,7 +30,7 @@ def counted_apart(facts: Facts) -> list[Finding]:
     names = names_not_kept(facts.posterior) if facts.compared else []
     if not names:
         return []
-    from arviz_stats import rhat  # imported only here, as that takes long
+    from arviz_stats import rhat  # imported only here, since the import takes long
 
     found = []
     for name in names:

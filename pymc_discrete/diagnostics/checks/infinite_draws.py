@@ -1,4 +1,4 @@
-"""Variables whose draws went to infinity, where only a flat prior says anything of them."""
+"""Variables whose draws went to infinity, because only a flat prior restricts them."""
 
 from collections.abc import Sequence
 

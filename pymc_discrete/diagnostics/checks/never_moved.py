@@ -1,4 +1,4 @@
-"""Elements that never moved, in no chain or in some, and whether that indicates a problem."""
+"""Elements that never moved, in no chain or in some chains, and whether this indicates a problem."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from pymc_discrete.runtime.names import shown
 
 
 def said_of_still_elements(found: Sequence[Finding], facts: Facts) -> list[str]:
-    """The lines for the log: one for each thing to say, about all variables that it is true of."""
+    """The lines for the log, each about all variables of which the same is true."""
     names_of: dict[str, list[str]] = {}
     for one in found:
         names_of.setdefault(predicate(one, facts), []).extend(one.names)
@@ -23,7 +23,7 @@ def said_of_still_elements(found: Sequence[Finding], facts: Facts) -> list[str]:
 
 
 def predicate(found: Finding, facts: Facts) -> str:
-    """What is said of the variable of a finding, without its name."""
+    """The predicate of the sentence about the variable of a finding, without the variable's name."""
     (which,), of = found.elements.values(), found.measured["elements that can move"]
     count = int(which.sum())
     some = f"{count} of its {of} elements"
@@ -52,7 +52,7 @@ def predicate(found: Finding, facts: Facts) -> str:
 
 @check(place=70, say=said_of_still_elements)
 def never_moved(facts: Facts) -> list[Finding]:
-    """Elements that stood still, of each variable.
+    """Elements of each variable that stood still.
 
     | `'z' disagrees between chains: ... never moved within a chain and differ from chain to chain` | the
     chains are in different modes. The shares of modes are those of the starts, also where all have the same
@@ -105,7 +105,9 @@ def of_variable(facts: Facts, name: str, of: Judged) -> list[Finding]:
 
 
 def elements_that_can_move(verdict: np.ndarray) -> np.ndarray:
-    """(elements,) bool, which are drawn and have several possible values, by their verdicts."""
+    """(elements,) bool, the elements that are drawn and have several possible values, judged by their
+    verdicts.
+    """
     return (verdict != "fixed") & (verdict != "observed")
 
 
@@ -117,7 +119,7 @@ def all_still(
     unexplained: np.ndarray,
     remedies: Remedies,
 ) -> Finding | None:
-    """The finding that no element of a variable moved, in a run or in a chain; None if that is no problem.
+    """The finding that no element of a variable moved, in a run or in a chain; None if this is no problem.
 
     Parameters
     ----------
@@ -134,11 +136,11 @@ def all_still(
     return Finding(kind, (name,), {name: still & can_move}, measured, remedy=why)
 
 
-# ---------------------------------------------------------------- why, as part of a sentence
+# ---------------------------------------------------------------- the reason, as part of a sentence
 def why_still(
     name: str, known: Leaving | None, probable: bool, unexplained: np.ndarray, remedies: Remedies
 ) -> str | None:
-    """Why a variable has the same values in all draws; None if it is no problem.
+    """The reason why a variable has the same values in all draws; None if this is no problem.
 
     Parameters
     ----------
@@ -169,13 +171,13 @@ def why_still(
 
 
 def why_probable(name: str, remedies: Remedies) -> str:
-    """Why an element whose other values are probable has one value in all draws."""
+    """The reason why an element whose other values are probable has one value in all draws."""
     try_this = remedies.by_site([name]) or "a longer run, or other initvals="
     return f"though given everything else other values are probable: the step cannot move it. Try {try_this}"
 
 
 def held_outside(name: str, known: Leaving) -> str:
-    """Why a variable has one value that continuous ones keep there, as it keeps them at theirs."""
+    """The reason where a discrete variable and continuous ones hold each other at their values."""
     by = shown(known.by)
     is_at, holds, stands = ("are", "hold", "stand") if len(known.by) > 1 else ("is", "holds", "stands")
     return (

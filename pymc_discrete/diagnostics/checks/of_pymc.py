@@ -1,4 +1,4 @@
-"""The warnings of PyMC's own checks, and which elements they mean."""
+"""The warnings of PyMC's own checks, and the elements that they are about."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def said_by_pymc(found: Sequence[Finding], facts: Facts) -> list[SamplerWarning]
 
 @check(place=40, say=said_by_pymc, of_one_draw=True)
 def warnings_of_pymc(facts: Facts) -> list[Finding]:
-    """Divergences, tree depth, R-hat, few effective draws.
+    """Divergences, tree depth, R-hat and few effective draws, as PyMC reports them.
 
     | `There were 119 divergences after tuning. Nothing was tuned ...` | with `tune=0` NUTS keeps the step
     size it began with | `tune=1000`. PyMC's own message, after `pm.sample`, says to increase `target_accept`,
@@ -37,7 +37,7 @@ def said_of_slowest(found: Sequence[Finding], facts: Facts) -> list[str]:
 
 @check(place=50, say=said_of_slowest)
 def slowest_elements(facts: Facts) -> list[Finding]:
-    """Which elements PyMC's checks mean, whose messages name none.
+    """The elements that PyMC's checks are about, since PyMC's messages name none.
 
     | `Slow, the slowest first: 'tau' ... enters through round, which has no gradient that NUTS could follow`
     | NUTS sees the prior only, and rejects much of what it proposes |
@@ -53,7 +53,7 @@ def slowest_elements(facts: Facts) -> list[Finding]:
 
 
 def with_tree_depth_in_one(warnings: list[SamplerWarning], chains: int) -> list[SamplerWarning]:
-    """The warnings, those of many chains about their tree depth replaced by a single one."""
+    """The warnings, where a single warning replaces the warnings of many chains about their tree depth."""
     deep = [w for w in warnings if w.kind is WarningType.TREEDEPTH]
     if len(deep) <= SHOWN:
         return warnings
@@ -65,7 +65,7 @@ def with_tree_depth_in_one(warnings: list[SamplerWarning], chains: int) -> list[
 
 
 def asking_for_tuning(warning: SamplerWarning) -> SamplerWarning:
-    """The warning, with tuning for a remedy where it is about trajectories of NUTS."""
+    """The warning; if it is about trajectories of NUTS and nothing was tuned, its remedy becomes tuning."""
     if warning.kind not in (WarningType.DIVERGENCES, WarningType.TREEDEPTH):
         return warning
     found = warning.message.split(" Increase")[0]

@@ -37,7 +37,7 @@ def a_few_times(found: Finding, facts: Facts) -> str:
 
 
 def changed_only(times: int, where: str) -> str:
-    """What is said of elements that changed a few times, without their names and the remedy."""
+    """The sentence about elements that changed a few times, without their names and the remedy."""
     return (
         f"changed only {times} time{'s' * (times > 1)} {where}: whatever R-hat and ESS are, the shares of "
         "the values need not be those of the posterior"
@@ -46,7 +46,7 @@ def changed_only(times: int, where: str) -> str:
 
 @check(place=60, say=said_of_slow_elements)
 def slow_elements(facts: Facts) -> list[Finding]:
-    """Elements of discrete variables with the verdict slow, and what they have in common.
+    """Elements of discrete variables whose verdict is slow, and what they have in common.
 
     | `16 of the 16 elements of 'z' mix slowly ... R-hat is up to 16.90. The chains seem to be in different
     modes` | R-hat is above 1.5. Where chains stay in their modes, the shares of the modes are those of the

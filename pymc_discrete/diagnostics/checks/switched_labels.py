@@ -1,6 +1,6 @@
 """Label switching: labels whose order differs between chains, or changes within a chain.
 
-The checks after this one read draws in which the labels were put in one order.
+Later checks read draws in which the labels were put in one order.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pymc_discrete.diagnostics.findings import Finding, chains_in_words, check
 from pymc_discrete.runtime.names import shown
 
 KINDS_OF_SWITCHING = BETWEEN, WITHIN, ORDERED = "labels of chains", "labels of draws", "in one order"
-LISTED = 6  # largest numbers of chains, and of labels, that the message lists
+LISTED = 6  # the largest numbers of chains, and of labels, that the message lists
 SWITCHING = (
     "This is label switching: the model is the same whatever its labels are called, and R-hat and ESS of the "
     "labels, and of what belongs to one (the mean of a component), say nothing. pmd.relabel undoes it; or "
@@ -36,7 +36,7 @@ def said_of_labels(found: Sequence[Finding], facts: Facts) -> list[str]:
 
 
 def differ_between_chains(found: Sequence[Finding]) -> str:
-    """The sentence about labels of variables that chains order differently."""
+    """The sentence about variables whose labels differ in order between chains."""
     names, first = [name for one in found for name in one.names], found[0]
     orders = first.measured["orders"]
     labels = np.flatnonzero(orders != np.arange(len(orders)))[:LISTED]
@@ -53,7 +53,7 @@ def differ_between_chains(found: Sequence[Finding]) -> str:
 
 @check(place=30, say=said_of_labels)
 def switched_labels(facts: Facts) -> list[Finding]:
-    """Labels that chains, or draws, have in other orders, and what belongs to them.
+    """Labels whose order differs between chains or draws, and the parameters that belong to them.
 
     | `'z' differs between chains by labels only ... label switching` | the chains call the same groups by
     other names: matching the labels site by site makes all chains agree. R-hat of labels, and of what belongs
@@ -63,7 +63,7 @@ def switched_labels(facts: Facts) -> list[Finding]:
     found = []
     for names, orders in facts.switched.between.items():
         permuted = np.flatnonzero((orders != np.arange(orders.shape[1])).any(axis=1))
-        measured = {"orders": orders[permuted[0]]}  # of the first of these chains
+        measured = {"orders": orders[permuted[0]]}  # the permutation is that of the first of these chains
         found.append(Finding(BETWEEN, names, measured=measured, chains=permuted.tolist()))
     if facts.switched.within:
         found.append(Finding(WITHIN, tuple(facts.switched.within)))

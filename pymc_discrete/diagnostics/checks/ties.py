@@ -22,9 +22,9 @@ from pymc_discrete.model.equations import equations_of
 from pymc_discrete.model.support import fixed_sums, is_nominal
 from pymc_discrete.runtime.names import element_name
 
-MOST_SERIES = 50  # largest number of series of each kind that are compared with one another
-NAMED_IN_SUM = 6  # largest number of counts in a weighted sum that is looked for
-NAMED_PER_COUNT = 3  # largest number of series that a message names as tied to a count
+MOST_SERIES = 50  # the largest number of series of each kind that are compared with one another
+NAMED_IN_SUM = 6  # the largest number of counts in a weighted sum that is looked for
+NAMED_PER_COUNT = 3  # the largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."
 FIXED_SUM = (
     "two counts are drawn at a time, given their sum and all else, so that they go along a ridge in small "
@@ -32,12 +32,12 @@ FIXED_SUM = (
     "pm.DirichletMultinomial is the same model without them."
 )
 FIXED_SUMS_PAGE = "See 'When it mixes poorly' in docs/fixed_sums.md."
-# (names of series that are tied, whether each has two values) -> a sentence that says what to do
+# (names of series that are tied, whether each has two values) -> a sentence that advises what to do
 Advice = Callable[[Sequence[str], bool], str]
 
 
 def sentence(tie: Finding) -> str:
-    """What a chain, or a run, says of a tie."""
+    """The sentence about a tie in a chain or in a run."""
     name, ess, total = tie.names[0], tie.measured["ess"], tie.measured["draws"]
     correlations = tie.measured.get("correlations", {})
     partners = [f"{other} (correlation {r:.2f})" for other, r in correlations.items()]
@@ -73,7 +73,7 @@ def called(name: str, labels: Sequence[Sequence[Any]], i: int | None = None) -> 
 
     Parameters
     ----------
-    labels : of each axis of the variable, those of its entries
+    labels : the labels along each axis of the variable
     """
     if not labels:
         return repr(name)
@@ -83,18 +83,18 @@ def called(name: str, labels: Sequence[Sequence[Any]], i: int | None = None) -> 
 
 
 def ess_of_series(draws: np.ndarray) -> np.ndarray:
-    """(series,) float, effective sample sizes over all chains, of draws (chains, draws, series)."""
+    """(series,) float, effective sample sizes over all chains, from draws (chains, draws, series)."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        from arviz_stats.base import array_stats  # slow to import, and not needed while sampling
+        from arviz_stats.base import array_stats  # the import is slow, and is not needed while sampling
 
         return np.asarray(array_stats.ess(draws, chain_axis=0, draw_axis=1))
 
 
 def is_slow(draws: np.ndarray, ess: np.ndarray) -> np.ndarray:
-    """(series,) bool, whether series mix slowly, by draws (chains, draws, series) and `ess` (series,)."""
+    """(series,) bool, whether series mix slowly, given draws (chains, draws, series) and `ess` (series,)."""
     rhat = np.full(len(ess), np.nan)
     if len(draws) > 1:
-        from arviz_stats.base import array_stats  # slow to import, and not needed while sampling
+        from arviz_stats.base import array_stats  # the import is slow, and is not needed while sampling
 
         with np.errstate(divide="ignore", invalid="ignore"):
             rhat = np.asarray(array_stats.rhat(draws, chain_axis=0, draw_axis=1))
@@ -102,11 +102,11 @@ def is_slow(draws: np.ndarray, ess: np.ndarray) -> np.ndarray:
 
 
 def correlations(draws: np.ndarray) -> np.ndarray:
-    """(series, series) float, correlations within chains, of draws (chains, draws, series).
+    """(series, series) float, correlations within chains, from draws (chains, draws, series).
 
-    Each is that of the values or that of the ranks, whichever is farther from 0.
+    Each is the correlation of the values or of the ranks, whichever is farther from 0.
     """
-    from scipy.stats import rankdata  # slow to import, and not needed while sampling
+    from scipy.stats import rankdata  # the import is slow, and is not needed while sampling
 
     def pearson(a: np.ndarray) -> np.ndarray:
         centred = (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
@@ -119,14 +119,14 @@ def correlations(draws: np.ndarray) -> np.ndarray:
 
 
 def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
-    """The series of draws (chains, draws, series) whose total has the least variance, relative to their own.
+    """The series whose total varies least, relative to the variances of the series, and how much it varies.
 
-    They are found greedily, from the best pair.
+    The series are found greedily, starting from the best pair. The argument is draws (chains, draws, series).
 
     Returns
     -------
-    chosen : list of int, numbers of the series
-    share : variance of their total within chains, divided by the sum of their variances
+    chosen : list of int, indices of the series
+    share : the variance of their total within chains, divided by the sum of their variances
     """
     centred = (draws - draws.mean(axis=1, keepdims=True)).reshape(-1, draws.shape[-1])
     cov = centred.T @ centred
@@ -156,9 +156,9 @@ def ties(
     ----------
     counts : {name in a message: (chains, draws)}, series that count something
     others : {name in a message: (chains, draws)}, continuous series
-    advice : what to do about a tie of series of some names, of two values each or not, as a sentence
-    of_fixed_sums : {name: its vector}, of those counts that are parts of vectors with fixed sums, between
-        which there is a correlation by construction
+    advice : (names of tied series, whether each has two values) -> a sentence that advises what to do
+    of_fixed_sums : {name: its vector}, for the counts that are elements of vectors with fixed sums, which are
+        correlated by construction
     """
     of_fixed_sums = of_fixed_sums or {}
     names, ess, draws = slow_counts(counts)
@@ -169,7 +169,7 @@ def ties(
     size = all_draws.shape[0] * all_draws.shape[1]
     found: list[Finding] = []
     tied: set[str] = set()
-    # the rows of the counts come first in the matrix of correlations, those of other series are not needed
+    # the rows of the counts come first in the matrix of correlations; rows of other series are not needed
     for name, ess_of_name, correlation in zip(names, ess, correlations(all_draws), strict=False):
         partners = {
             other: float(r)
@@ -194,7 +194,7 @@ def ties(
 
 
 def slow_counts(counts: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The slowest counts: names, effective draws (n,), and draws (chains, draws, n), of those that move."""
+    """The slowest counts that move: names, effective draws (n,), and draws (chains, draws, n)."""
     moving = {name: draws for name, draws in counts.items() if (draws != draws[:, :1]).any(axis=1).all()}
     if not moving:
         return [], np.zeros(0), np.zeros((0, 0, 0))
@@ -213,12 +213,12 @@ def tie_of(
     within: bool,
     advice: Advice,
 ) -> Finding:
-    """What is found of a count that is tied to others.
+    """The finding about a count that is tied to other series.
 
     Parameters
     ----------
     partners : {series: correlation}
-    size : effective draws of the count, and draws
+    size : the effective draws of the count, and the number of its draws
     within : whether the count is a part of a vector with a fixed sum
     """
     strongest = sorted(partners, key=lambda other: -abs(partners[other]))[:NAMED_PER_COUNT]
@@ -238,8 +238,8 @@ def weighted_sums(
 ) -> list[Finding]:
     """The ties of slowly mixing continuous series to weighted sums of counts.
 
-    The weights are those of a regression on up to `NAMED_IN_SUM` counts, found one by one. It is counted how
-    many the effective draws allow: of series that move slowly, some sum fits by chance.
+    The weights come from a regression on up to `NAMED_IN_SUM` counts, which are found one by one. The number
+    of counts is limited by the effective draws, since some sum fits by chance if series move slowly.
 
     Parameters
     ----------
@@ -268,15 +268,16 @@ def weighted_sums(
 
 
 def centred(draws: np.ndarray) -> np.ndarray:
-    """(chains * draws, series), each less its mean within the chain."""
+    """(chains * draws, series), each series less its mean within the chain."""
     a = np.asarray(draws, float)
     return (a - a.mean(axis=1, keepdims=True)).reshape(-1, a.shape[-1])
 
 
 def regression(x: np.ndarray, y: np.ndarray, most: int) -> tuple[list[int], float]:
-    """The columns of x (n, m) that together explain most of y (n,), found one by one, and their share of it.
+    """The columns of x (n, m) that together explain most of y (n,), found one by one, and the share they
+    explain.
 
-    No more are taken than are needed for a correlation above `CORRELATION_OF_TIES`.
+    No more columns are taken than are needed for a correlation above `CORRELATION_OF_TIES`.
     """
     chosen: list[int] = []
     left, share = y, 0.0
@@ -293,11 +294,11 @@ def regression(x: np.ndarray, y: np.ndarray, most: int) -> tuple[list[int], floa
 
 # ---------------------------------------------------------------- ties in the draws of a run
 def slowest(per_chain: Mapping[str, np.ndarray], names: Sequence[str]) -> list[tuple[str, int]]:
-    """[(variable, index of an element)] of the slow elements of some variables, the slowest first.
+    """[(variable, index of an element)] of the slow elements of the named variables, the slowest first.
 
     Parameters
     ----------
-    per_chain : {variable: (elements,)}, effective draws of a chain
+    per_chain : {variable: (elements,)}, effective draws per chain
     """
     scores = [
         (float(of[i]), name, int(i))
@@ -332,7 +333,7 @@ def ties_of_run(facts: Facts) -> list[Finding]:
     nominal = {name for name in facts.discrete if name in draws and is_nominal(model, name)}
     apart = summed | in_equations(model)
     discrete = [name for name in facts.discrete if name in draws and name not in apart]
-    # the values of a nominal variable are names and not counts, unless there are only 0 and 1
+    # the values of a nominal variable are names and no counts, unless they are 0 and 1 only
     counted = [name for name in discrete if name not in nominal or draws[name].max() < 2]
 
     def advice(of: Sequence[str], two_valued: bool) -> str:
@@ -353,12 +354,12 @@ def ties_of_run(facts: Facts) -> list[Finding]:
 
 
 class SeriesOfRun:
-    """Sums and elements of the variables of a run as series, by the names that messages give them.
+    """Sums and elements of the variables of a run as series, under the names that messages use.
 
     Attributes
     ----------
     draws : {variable: (chains, draws, ...)}
-    variable : {series: its variable}, of those that were asked for
+    variable : {series: its variable}, for the series asked for so far
     """
 
     def __init__(self, facts: Facts):
@@ -374,22 +375,22 @@ class SeriesOfRun:
         return series
 
     def sums(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """The sums of some variables."""
+        """The sums of some variables as series."""
         return {self.called(name): total(self.draws[name]) for name in names}
 
     def _elements(self, elements: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:
         return {self.called(name, i): draws_of_element(self.draws[name], i) for name, i in elements}
 
     def slow(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """The elements of some variables that mix slowly, the slowest first."""
+        """The elements of some variables that mix slowly, as series, the slowest first."""
         return self._elements(slowest(self._per_chain, names))
 
     def first_elements(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Some elements of each of some variables."""
+        """The first elements of each of some variables, as series."""
         return self._elements([(n, i) for n in names for i in range(min(self._size(n), MOST_SERIES))])
 
     def rows(self, names: Sequence[str]) -> dict[str, Hashable]:
-        """{element: the row of its array}, of variables whose rows have fixed sums."""
+        """{element: the row of its array}, for variables whose rows have fixed sums."""
         return {
             self.called(name, i): (name, i // self.draws[name].shape[-1])
             for name in names
@@ -401,21 +402,22 @@ class SeriesOfRun:
 
 
 def in_equations(model: pm.Model) -> set[str]:
-    """Discrete variables that are tied by linear equations, which the model says itself."""
+    """Discrete variables that are tied by linear equations, which the model itself states."""
     try:
         equations = equations_of(model, [str(v.name) for v in model.discrete_value_vars])
-    except ValueError:  # no step can keep one of these equations; it is sampled as any other term
+    # no step can keep one of these equations, so the equation is sampled like any other term
+    except ValueError:
         return set()
     return {name for e in equations for name in e.coefficients}
 
 
 def total(draws: np.ndarray) -> np.ndarray:
-    """(chains, draws) sums over all elements."""
+    """(chains, draws), the sums over all elements of a variable."""
     return draws.sum(axis=tuple(range(2, draws.ndim)), dtype=float)
 
 
 def draws_of_element(draws: np.ndarray, i: int) -> np.ndarray:
-    """(chains, draws), element i of the raveled variable."""
+    """(chains, draws), element i of a flattened variable."""
     index: tuple[Any, ...] = (
         (slice(None), slice(None), *np.unravel_index(i, draws.shape[2:])) if draws.ndim > 2 else ()
     )

@@ -1,4 +1,4 @@
-"""Chains in which NUTS never moved, since each of its transitions diverged at once."""
+"""Chains in which NUTS never moved, because each of its transitions diverged at once."""
 
 from collections.abc import Sequence
 

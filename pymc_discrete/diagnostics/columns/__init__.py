@@ -1,1 +1,3 @@
-"""The columns of `pmd.summary`: a file for each new one, registered by `statistics.batch.column`."""
+"""The columns of `pmd.summary`, one file for each new column; they are registered by
+`statistics.batch.column`.
+"""

@@ -1,4 +1,5 @@
-"""Columns with the probability of each value where there are few, and of counts with mean and quantiles."""
+"""Columns for variables with few values, the probability of each value, and for counts, mean and
+quantiles."""
 
 import numpy as np
 

@@ -1,1 +1,3 @@
-"""What is known of elements beside their draws: how probable other values are, and what keeps them away."""
+"""Knowledge about elements besides their draws: the probability of other values, and the variables that hold
+them.
+"""

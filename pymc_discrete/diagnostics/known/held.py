@@ -1,8 +1,9 @@
-"""Whether a site that never moved is certain, or kept at its value by the current values of other unknowns.
+"""Whether a site that never moved is certain, or is held at its value by the current values of other
+unknowns.
 
-A site whose other values are improbable at the last draws of the chains is certain only if they are so at
-all values that the other unknowns may have. Here these are given other values at random, and the conditionals
-of the site are compared.
+A site whose other values are improbable at the last draws of the chains is certain only if they are
+improbable at all values that the other unknowns may have. Here the other unknowns get other values at random,
+and the conditionals of the site are compared.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +17,19 @@ from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-# The conditionals of a site are compared at this many random states of the other unknowns, or, if that is
-# more, at EACH states for each value that a site may have (of CONTEXTS values at most).
+# The conditionals of a site are compared at CONTEXTS random states of the other unknowns, or, if that is
+# more, at EACH states for each value that the site may have (CONTEXTS values at most).
 CONTEXTS, EACH = 32, 16
-LARGEST_WORK = 2**33  # most operations that are spent on this comparison, a few seconds
-# how far variables outside of the block are moved, in units of their size
+LARGEST_WORK = 2**33  # the largest number of operations of this comparison, a few seconds
+# the distance by which variables outside of the block are moved, in units of their size
 DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
-# Largest number of passes. In each, the sites found certain so far keep their values while others are moved
-# at random, so that more sites may turn out to be certain.
+# The largest number of passes. In each pass, the sites found certain so far keep their values while others
+# are moved at random, so that more sites may turn out to be certain.
 ROUNDS = 32
-MOST_MOVED_ALONE = 64  # with more elements outside of the block, they are moved a variable at a time
-BESIDE = 64  # how many values below and above the current one are looked at, of a site with a window
+# if there are more elements outside of the block, they are moved one variable at a time
+MOST_MOVED_ALONE = 64
+# the number of values on each side of the current one that are evaluated for a site with a window
+BESIDE = 64
 
 
 class Conditionals(NamedTuple):
@@ -38,8 +41,8 @@ class Conditionals(NamedTuple):
     at : point -> (x (d,), target), as `Target.at`
     outside : names of the continuous variables that the block's log density reads
     complete : whether the model has no unknowns but those in `outside` and the block
-    own : the variables in `outside` that only their own priors and the block's log density read, and in that
-        not the priors of the block's variables
+    own : the variables in `outside` that only their own priors and the block's log density read, excluding
+        the priors of the block's variables
     """
 
     space: Space
@@ -50,19 +53,19 @@ class Conditionals(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Which other unknowns the conditionals of sites depend on, and so may keep sites at their values.
+    """The unknowns on which the conditionals of sites depend, and which may hold sites at their values.
 
     Attributes
     ----------
     certain : (d,) bool, whether the odds of other values are the same whatever the other unknowns are
     alone : (d,) bool, whether a variable outside of the block enters the conditional of this site only, so
-        that each may keep the other at its value
+        that the site and the variable may hold each other
     by : for each site the names of the variables outside of the block that enter its conditional
-    unused : for each site (name, flat index, or None for a whole variable) of elements outside of the block
-        that enter the conditional of this site only, and no term but their prior where a chain ended: they
-        are parameters of another model, which another value of the site chooses
-    among_models : (d,) bool, whether a site so chooses between models that each have a parameter which the
-        other does not have: where it goes to the other, what it left wanders over its prior
+    unused : for each site [(name, flat index, or None for a whole variable)], the elements outside of the
+        block that enter the conditional of this site only and, where a chain ended, no term except their
+        prior: these are parameters of another model, which another value of the site chooses
+    among_models : (d,) bool, whether a site chooses between models that each have a parameter which the other
+    lacks: after the site changes, the parameters of the model that it left wander over their prior
     """
 
     certain: np.ndarray
@@ -73,12 +76,12 @@ class Held(NamedTuple):
 
     @classmethod
     def nothing(cls, d: int) -> "Held":
-        """What is known of d sites that were not examined: none is certain, no variable holds any."""
+        """The `Held` of d sites that were not examined: none is certain, and no variable holds any."""
         return cls(np.zeros(d, bool), np.zeros(d, bool), [()] * d, [()] * d, np.zeros(d, bool))
 
 
 def held(of: Conditionals, points: Sequence[PointType], improbable: np.ndarray, rare: float) -> Held:
-    """Whether sites that never moved are certain, and which variables may keep the others at their values.
+    """Whether sites that never moved are certain, and the variables that may hold the other sites.
 
     Parameters
     ----------
@@ -86,7 +89,7 @@ def held(of: Conditionals, points: Sequence[PointType], improbable: np.ndarray, 
     improbable : (chains, d) bool, whether all other values of a site are improbable where a chain ended. If
         this holds in no chain the site is not examined, and only if it holds in all chains can the site be
         `certain` or `alone`.
-    rare : values of a windowed site that its window leaves out must have a smaller probability in all
+    rare : the probability below which all values that the window of a site leaves out must be, together
     """
     space, rng = of.space, np.random.default_rng(0)
     d, certain, sites = space.d, np.zeros(space.d, bool), improbable.all(axis=0)
@@ -112,9 +115,9 @@ def same_everywhere(
     """(d,) bool, whether the log odds of each other value are the same in random contexts.
 
     In each context about half of the sites that are not `fixed` (d,) have other values than at the first
-    point, and variables outside of the block are moved. Of a site that was moved, the difference back to its
-    first value is minus the log odds of the new one, which are infinite where that is impossible; a context
-    in which the first value, or all values of the site, are impossible is left out.
+    point, and variables outside of the block are moved. For a site that was moved, the difference back to its
+    first value is minus the log odds of the new value, which are infinite if that value is impossible. A
+    context in which the first value, or all values of the site, are impossible is left out.
     """
     space, rows = of.space, np.arange(of.space.d)
     first = of.at(points[0])[0]
@@ -128,7 +131,7 @@ def same_everywhere(
         y = np.where(moved, values[rows, k], first)
         point = elsewhere(points[n % len(points)], of.outside, DISTANCES[n % len(DISTANCES)], rng)
         lp, differences = (np.asarray(a, float) for a in of.at(point)[1].logdensity_and_differences(y))
-        # at an impossible state a difference of 0 says nothing: both values may be impossible
+        # at an impossible state, a difference of 0 says nothing, since both values may be impossible
         says = (differences != 0) | (lp > -np.inf)
         still = ~moved[:, None] & other & says
         low[still] = np.minimum(low[still], differences[still])
@@ -148,7 +151,8 @@ def same_everywhere(
 
 
 def elsewhere(point: PointType, names: Sequence[str], far: float, rng: np.random.Generator) -> PointType:
-    """The point with some variables moved at random, `far` times their size, which counts as 1 at least."""
+    """The point with some variables moved at random by `far` times their size, which is taken as 1
+    at least."""
     moved = {}
     for name in names:
         a = np.asarray(point[name])
@@ -157,7 +161,9 @@ def elsewhere(point: PointType, names: Sequence[str], far: float, rng: np.random
 
 
 def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> np.ndarray:
-    """(d,) float, the probability of the `BESIDE` values to either side of windowed sites, given all else."""
+    """(d,) float, the probability, given all else, of the `BESIDE` values on either side of a windowed site's
+    window.
+    """
     x, target = of.at(point)
     steps = np.r_[-BESIDE:0, 1 : BESIDE + 1]
     moves = {}
@@ -172,7 +178,8 @@ def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> 
 
 
 def different_ends(of: Conditionals, points: Sequence[PointType]) -> list[PointType]:
-    """The first of the points, and others at which the block is in other states, as far as work allows."""
+    """The first of the points, and others at which the block is in other states, as many as the
+    work allows."""
     density = cast(ModelDensity, of.at(points[0])[1].density)
     work = density.cost(one_site=False) * len(elements_outside(of, points[0]))
     by_state: dict[bytes, PointType] = {}
@@ -182,20 +189,24 @@ def different_ends(of: Conditionals, points: Sequence[PointType]) -> list[PointT
 
 
 def elements_outside(of: Conditionals, point: PointType) -> list[tuple[str, int | None]]:
-    """(name, flat index) of what is moved alone outside of the block, None for a variable as a whole."""
+    """(name, flat index) of each element that is moved alone outside of the block; index None for a whole
+    variable.
+    """
     each = sum(np.size(point[name]) for name in of.outside) <= MOST_MOVED_ALONE
     return [(name, i) for name in of.outside for i in (range(np.size(point[name])) if each else (None,))]
 
 
 def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
-    """`Held` but for `certain`, found by moving elements outside of the block one at a time."""
+    """The attributes of `Held` except `certain`, found by moving elements outside of the block one
+    at a time."""
     found = Held.nothing(of.space.d)
     by, unused = ([dict[Any, None]() for _ in range(of.space.d)] for _ in range(2))
     for point in points:
         x, target = of.at(point)
         lp, differences = (np.asarray(a, float) for a in target.logdensity_and_differences(x))
         possible = differences > -np.inf
-        # for each other value of each site, whether a move there begins, or ends, the use of some element
+        # for each other value of each site, whether a change to this value begins, or ends, the use of some
+        # element
         begins, ends = np.zeros(differences.shape, bool), np.zeros(differences.shape, bool)
         for name, i in elements_outside(of, point):
             moved, which = np.array(point[name], order="C"), slice(None) if i is None else i
@@ -224,7 +235,8 @@ def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
 def outside_of(
     names: Sequence[str], point: Mapping[str, Any], continuous: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """The continuous variables among some that a log density reads, and whether all unknown ones are.
+    """The ones among some continuous variables that a log density reads, and whether they are all of its
+    unknowns.
 
     Parameters
     ----------

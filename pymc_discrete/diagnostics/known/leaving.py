@@ -1,8 +1,8 @@
-"""How probable it is that the elements of a discrete variable have another value, given everything else.
+"""The probability that elements of a discrete variable have another value, given everything else.
 
-A site that never moves may have only one possible value, or other values so improbable that none of them was
-to be expected in this number of draws, or other values that the step cannot reach. If the conditional of the
-site is exact, it distinguishes the first two cases from the third.
+A site that never moves may have only one possible value, or other values so improbable that none of them is
+expected in this number of draws, or other values that the step cannot reach. If the conditional of the site
+is exact, it distinguishes the first two cases from the third.
 """
 
 from collections.abc import Sequence
@@ -21,28 +21,29 @@ from pymc_discrete.runtime.names import element_of
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-MOST_JOINT_MOVES = 2**14  # most moves of sites that change together which are evaluated
+MOST_JOINT_MOVES = 2**14  # the largest number of moves of sites that change together which are evaluated
 LARGEST_PRIOR_SUPPORT = 64  # the prior of a site is computed if it has at most this many values
 
 
 class Leaving(NamedTuple):
-    """How probable it is that the sites of a variable have another value, given everything else.
+    """The probability that the sites of a variable have another value, given everything else.
 
     Attributes
     ----------
     several : (elements,) bool, whether a site has more than one value
-    probability : (chains, elements), at the end of each chain; None where conditionals are estimates
+    probability : (chains, elements), the probability at the end of each chain; None where conditionals are
+        estimates
     joint : whether the sites are drawn from their joint distribution given all continuous variables, so that
         no other site can keep them from moving
-    together : of sites that change only together, what keeps them from moving, as part of a message
-    certain : (elements,) bool, whether the odds of other values are the same wherever the rest of the model
-        is
+    together : for sites that change only together, the reason why they may not move, as part of a message
+    certain : (elements,) bool, whether the odds of other values are the same at all values of the other
+        unknowns
     alone : (elements,) bool, whether a continuous variable enters the conditional of this site only, so that
-        each may hold the other
+        the site and the variable may hold each other
     by : names of the continuous variables that enter the conditionals of the variable's sites; empty unless a
         site hardly moves
     unused : names of elements of continuous variables that do not enter the likelihood where a chain ended,
-        and do where a site has another value
+        but enter it if a site has another value
     summed : whether the variable is summed out, and drawn exactly given the others
     among_models : (elements,) bool, see `Held`
     """
@@ -60,9 +61,10 @@ class Leaving(NamedTuple):
 
     @property
     def least(self) -> np.ndarray:
-        """(elements,) float, the least probability of another value of all chains, infinite if unknown.
+        """(elements,) float, the smallest probability of another value in any chain; infinite if unknown.
 
-        The rest of the model may have left an element free for a moment where one of the chains ended.
+        The smallest is taken, since other unknowns may have left an element free for a moment where one chain
+        ended.
         """
         if self.probability is None:
             return np.full(len(self.several), np.inf)
@@ -70,17 +72,17 @@ class Leaving(NamedTuple):
 
     @property
     def is_certain(self) -> np.ndarray:
-        """`certain`, False where it is not known."""
+        """The attribute `certain`, or False where it is not known."""
         return np.zeros(len(self.several), bool) if self.certain is None else self.certain
 
     @property
     def is_alone(self) -> np.ndarray:
-        """`alone`, False where it is not known."""
+        """The attribute `alone`, or False where it is not known."""
         return np.zeros(len(self.several), bool) if self.alone is None else self.alone
 
     @property
     def is_among_models(self) -> np.ndarray:
-        """`among_models`, False where it is not known."""
+        """The attribute `among_models`, or False where it is not known."""
         return np.zeros(len(self.several), bool) if self.among_models is None else self.among_models
 
 
@@ -92,18 +94,18 @@ def leaving(
     complete: bool,
     one_by_one: bool = True,
 ) -> dict[str, Leaving]:
-    """{variable: Leaving}: the probability of other values at a point of each chain.
+    """{variable: Leaving}, the probability of other values at a point of each chain.
 
-    Of windowed sites, only the other values within the window are counted.
+    For windowed sites, only the other values within the window are counted.
 
     Parameters
     ----------
-    points : the model's point, for each chain
+    points : a point of the model for each chain
     joint : whether the step draws the sites of the target jointly, and not each given the others
-    one_by_one : whether it draws each from its conditional given the others, which is the same for a variable
-        whose sites depend on no other site
-    complete : whether the target contains all discrete variables of the model; a discrete variable of another
-        step can keep those of this one from moving
+    one_by_one : whether the step draws each site from its conditional given the others, which is a joint draw
+        if no site depends on another
+    complete : whether the target contains all discrete variables of the model; otherwise a discrete variable
+        of another step can keep the variables of this step from moving
     """
     graph = cast(ModelDensity, target.density).graph
     read = [name for v in graph.read for name in graph.groups[v]]
@@ -123,7 +125,7 @@ def leaving_by(
     summed: bool = False,
     one_by_one: bool = True,
 ) -> dict[str, Leaving]:
-    """As `leaving`, with the target of `conditionals`; `summed` says that its variables are summed out."""
+    """As `leaving`, for the target of `conditionals`; `summed` says whether its variables are summed out."""
     space, target = conditionals.space, conditionals.at(points[0])[1]
     several = several_values(space)
     probability, rest = None, Held.nothing(space.d)
@@ -138,8 +140,8 @@ def leaving_by(
         sites = slice(m.start, m.start + m.size)
         constraint = next((v.constraint for a, v in space.blocks if a <= m.start < a + v.size), None)
         together = "" if constraint is None else constraint.stands_still
-        # Whether each draw takes every site by itself and may give it any of its values: a site with a window
-        # moves to some of them only.
+        # Whether each draw takes every site by itself and may give it any of its values; a site with a window
+        # moves to some of its values only.
         alone = one_by_one and bool((free & ~space.windowed)[sites].all())
         jointly = not together and complete and target.exact and (joint or alone)
         of_sites = None if probability is None else probability[:, sites]
@@ -170,10 +172,10 @@ def leaving_by(
 def impossible_by_prior(
     model: pm.Model, name: str, shape: tuple[int, ...], lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:
-    """(elements,) bool, whether the prior of a variable allows a single value between the bounds of each.
+    """(elements,) bool, whether the prior allows each element only one value between its bounds.
 
-    Such as an edge of a network whose probability is 0. None where the prior's parameters are unknown, or an
-    element has more than `LARGEST_PRIOR_SUPPORT` values.
+    An example is an edge of a network whose probability is 0. The result is None if parameters of the prior
+    are unknown, or an element has more than `LARGEST_PRIOR_SUPPORT` values.
     """
     none = np.zeros(lower.size, bool)
     rv = next((rv for rv in model.free_RVs if model.rvs_to_values[rv].name == name), None)
@@ -191,7 +193,7 @@ def impossible_by_prior(
 
 
 def several_values(space: Space) -> np.ndarray:
-    """(d,) bool, whether a site has more than one value between its bounds, and along known sums."""
+    """(d,) bool, whether a site has several values between its bounds that known sums allow."""
     several = space.lower < space.upper
     for start, v in space.blocks:
         if v.constraint is not None:
@@ -202,8 +204,9 @@ def several_values(space: Space) -> np.ndarray:
 def another_value(x: np.ndarray, target: Target) -> np.ndarray:
     """(d,) float, the probability that a site has another value than in x (d,), given all other sites.
 
-    For sites that change only together it is that of a pair, or of a vector that keeps their sums, given all
-    others, in the mean over those that the site belongs to; nan where these are too many.
+    For sites that change only together it is the probability that a pair changes, or that sites change along
+    a vector that keeps their sums, given all other sites. It is a mean over the pairs or vectors of the site,
+    and nan if there are too many of these.
     """
     space = target.space
     values, _ = (np.asarray(a) for a in space.neighbours(x))

@@ -1,4 +1,4 @@
-"""What a result has of its variables beside their draws, in the group `conditionals`, written and read."""
+"""The knowledge about variables, besides their draws, that a result has in the group `conditionals`."""
 
 import json
 from collections.abc import Mapping
@@ -10,17 +10,18 @@ import xarray as xr
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.runtime.names import untransformed
 
-Groups = Mapping[str, xr.Dataset]  # the groups of a result, by their names
+Groups = Mapping[str, xr.Dataset]  # the names of the groups of a result
 
 
 def known_of(groups: Groups, name: str, chains: int) -> Leaving | None:
-    """What a result has of a variable besides its draws: conditional probabilities; or None.
+    """The conditional probabilities that a result has for a variable besides its draws; None if it has none.
 
     The group `conditionals` has the probability that an element changes where the chains ended;
-    `probabilities` has those of all values of what was summed out, which are means over all draws. There a
-    probability of 0 may be a value that is impossible, or one too improbable for floats, so an element has a
-    single possible value only where the group has no other. The mean of an index of models is that of the few
-    draws in which the parameters of another model were near: what holds it is seen where the chains ended.
+    `probabilities` has the probabilities of all values of summed variables, as means over all draws. A
+    probability of 0 may belong to an impossible value, or to a value too improbable for floats, so an element
+    has a single possible value only if the group has no other. The mean for an index of models depends on the
+    few draws in which the parameters of another model were near, so the ends of the chains show what holds
+    the index.
     """
     found = None
     leaving = _group(groups, "conditionals", name, chains)
@@ -59,7 +60,8 @@ def known_of(groups: Groups, name: str, chains: int) -> Leaving | None:
 
 
 def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
-    """What is known of the elements of sampled variables beside their draws, for `pmd.summary` and the plots.
+    """The group `conditionals`: knowledge about sampled variables besides draws, for `pmd.summary` and the
+    plots.
 
     Returns
     -------
@@ -67,7 +69,7 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
         For each variable NAME of the posterior an array (chain, <dims>), the probability that an element has
         another value than in the last draw of the chain, given everything else, nan where it is not known;
         and (<dims>) bool "NAME several:", whether it has several possible values, "NAME certain:", whether
-        the odds of the others are the same wherever the rest of the model is, "NAME alone:", whether a
+        the odds of other values are the same at all values of the other unknowns, "NAME alone:", whether a
         continuous variable enters its conditional only, and "NAME among models:", whether it chooses between
         models that each have parameters of their own. The attributes of NAME are the rest of `Leaving`.
     """
@@ -94,7 +96,7 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
 
 
 def _group(groups: Groups, group: str, name: str, chains: int | None = None) -> np.ndarray | None:
-    """A variable of a group; None if it is not there, or has another number of chains."""
+    """A variable of a group; None if it is missing, or has another number of chains."""
     if group not in groups or name not in groups[group].data_vars:
         return None
     data = groups[group][name].data

@@ -1,1 +1,2 @@
-"""Labels of sites: whether they are switched, in one order again, and what does not depend on their names."""
+"""Labels of sites: whether they are switched, relabelling, and summaries that do not depend on
+their names."""

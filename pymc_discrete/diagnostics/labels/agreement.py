@@ -1,4 +1,4 @@
-"""The order in which chains, and draws, have their labels: permutations that make them agree."""
+"""The orders in which chains, and draws, have their labels: permutations that make them agree."""
 
 import numpy as np
 
@@ -12,15 +12,16 @@ from pymc_discrete.diagnostics.thresholds import (
     LEFT_BY_PERMUTATION,
 )
 
-SITES, DRAWS = 1000, 1000  # largest numbers of sites and of draws that are compared; they are evenly spaced
-IN_ALL = 2000  # largest number of draws of all chains that are permuted
+# the largest numbers of sites and of draws that are compared, which are evenly spaced
+SITES, DRAWS = 1000, 1000
+IN_ALL = 2000  # the largest number of draws of all chains that are permuted
 
 
 def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:
-    """The permutations of the labels of variables that share them; None unless chains differ by these only.
+    """The permutations of labels that make chains agree; None unless chains differ by permutations only.
 
-    They match how often each site has each label. There are none of few sites, where some permutation fits
-    by chance.
+    The permutations match how often each site has each label. The result is also None for few sites, where
+    some permutation fits by chance.
 
     Parameters
     ----------
@@ -39,11 +40,11 @@ def orders_of(variables: list[np.ndarray], lp: np.ndarray) -> np.ndarray | None:
 
 
 def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
-    """Some of the draws with their labels in one order; None unless draws differ by that order only.
+    """Some of the draws with their labels in one order; None unless draws differ by this order only.
 
-    Each draw is permuted such that most sites agree, as in `pmd.relabel`. That makes draws of any variable
-    somewhat more alike: it must halve the probability that two draws of a site differ, and the draws that are
-    permuted must be as probable as those that are not.
+    Each draw is permuted such that most sites agree, as in `pmd.relabel`. Permuting makes draws of any
+    variable somewhat more alike, so it must halve the probability that two draws of a site differ, and draws
+    that are permuted must be as probable as the other draws.
 
     Parameters
     ----------
@@ -67,8 +68,8 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
         return None
     lp = np.broadcast_to(lp[:, ::every], x.shape[:2])
     ordered = same.reshape(lp.shape)
-    # The mean of each of the two sets is subtracted. Otherwise a chain that seldom goes from one set to the
-    # other would have few effective draws.
+    # The mean of each of the two sets of draws is subtracted. Otherwise a chain that seldom goes from one set
+    # to the other would have few effective draws.
     share = effective_share(lp - np.where(ordered, lp[ordered].mean(), lp[~ordered].mean()))
     if not as_probable(lp[ordered], lp[~ordered], share):
         return None
@@ -76,13 +77,13 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
 
 
 def may_be_labels(x: np.ndarray, K: int) -> bool:
-    """Whether x (chains, draws, sites) can be K labels of sites that are enough to tell their order."""
+    """Whether x (chains, draws, sites) can be K labels, of enough sites to find the order of the labels."""
     enough = max(FEWEST_SITES, FEWEST_SITES_PER_LABEL * K)
     return K > 1 and x.shape[2] >= enough and bool(x.min(initial=0) >= 0)
 
 
 def orders_of_draws(draws: np.ndarray) -> np.ndarray:
-    """(chains, draws, K) int, the permutations by which `in_one_order` makes draws agree."""
+    """(chains, draws, K) int, the permutations with which `in_one_order` makes draws agree."""
     x = thinned([draws], most=draws.shape[1]).astype(int)
     K = 1 + int(x.max(initial=0))
     flat = x.reshape(-1, x.shape[2])
@@ -97,28 +98,31 @@ def unlike(draws: np.ndarray, K: int) -> float:
 
 
 def effective_share(lp: np.ndarray) -> float:
-    """The effective sample size of the mean of log densities (chains, draws), as a share of the draws.
+    """The effective sample size of the mean of log densities (chains, draws), as a share of the number of
+    draws.
 
-    It is found for each chain alone and averaged, so that differences between chains do not lower it.
+    The share is found for each chain alone and averaged, so that differences between chains do not lower it.
     """
-    from arviz_stats.base import array_stats  # imported only here, as that takes long
+    from arviz_stats.base import array_stats  # imported only here, since the import takes long
 
     draws = lp.shape[1]
     sizes = np.array([array_stats.ess(of_chain[None], method="mean") for of_chain in lp])
-    known = np.where(np.isfinite(sizes), sizes, draws)  # a constant has none
+    # the effective sample size of a constant is not defined
+    known = np.where(np.isfinite(sizes), sizes, draws)
     return float(np.clip(known.mean() / draws, 1 / draws, 1.0))
 
 
 def equally_probable(lp: np.ndarray) -> bool:
-    """Whether the means of lp (chains, draws), nats, of all chains differ by chance."""
+    """Whether the means of lp (chains, draws), nats, of all chains differ only by chance."""
     lowest, highest = lp[lp.mean(axis=1).argmin()], lp[lp.mean(axis=1).argmax()]
     return as_probable(lowest, highest, effective_share(lp))
 
 
 def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:
-    """Whether mean log densities, nats, of two sets of draws differ by chance; `share` of each is effective.
+    """Whether mean log densities, nats, of two sets of draws differ only by chance; `share` of each set is
+    effective.
 
-    Modes that are the same but for their labels have the same mean.
+    Modes that are the same up to their labels have the same mean.
     """
     error = np.sqrt((a.var() / len(a) + b.var() / len(b)) / share)
     return bool(abs(a.mean() - b.mean()) <= EQUAL_MEANS_ERRORS * error + EQUAL_MEANS_NATS)
@@ -147,7 +151,7 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
     frequencies : (chains, sites, K) float, how often each site has each label
     lp : (chains, draws) float, log densities, nats
     """
-    from scipy.optimize import linear_sum_assignment  # imported only here, as that takes long
+    from scipy.optimize import linear_sum_assignment  # imported only here, since the import takes long
 
     first, K = frequencies[0], frequencies.shape[2]
     orders, share = np.tile(np.arange(K), (len(frequencies), 1)), effective_share(lp)
@@ -155,7 +159,7 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
         distance = total_variation(first, other)
         if distance <= CHAINS_AGREE:
             continue
-        # the K x K table counts how often a site has one label in this chain and the other in chain 0
+        # the K x K table counts how often a site has one label in this chain and another in chain 0
         of_chain, of_first = linear_sum_assignment(-(other.T @ first))
         left = total_variation(first[:, of_first], other[:, of_chain])
         if left > min(CHAINS_AGREE, LEFT_BY_PERMUTATION * distance) or not as_probable(
@@ -167,7 +171,9 @@ def permutations(frequencies: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
 
 
 def total_variation(a: np.ndarray, b: np.ndarray) -> float:
-    """The total variation distance of the frequencies (sites, K) of two chains, averaged over the sites."""
+    """The total variation distance between the frequencies (sites, K) of two chains, as a mean over the
+    sites.
+    """
     return float(np.abs(a - b).sum(axis=1).mean() / 2)
 
 

@@ -1,4 +1,4 @@
-"""Partitions without the names of clusters: in the place of labels, numbers that do not depend on them."""
+"""Partitions described by numbers that do not depend on the names of the labels."""
 
 import json
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from pymc_discrete.diagnostics.labels.draws_of_labels import chunks
 
 
 def recorded_partitions(posterior: xr.Dataset) -> list[str]:
-    """The variables of a posterior that are partitions, as the result records them."""
+    """The variables of a posterior that the result records as partitions."""
     return [n for n in json.loads(posterior.attrs.get(PARTITIONS_ATTRIBUTE, "[]")) if n in posterior]
 
 
 def number_name(name: str) -> str:
-    """What the number of clusters of a partition is called."""
+    """The name, in tables, of the number of clusters of a partition."""
     return f"clusters of {name}"
 
 
 def without_names(posterior: xr.Dataset, partitions: Sequence[str]) -> xr.Dataset:
     """A posterior where a partition has, for each site, the size of the site's cluster in place of its label.
 
-    A variable with the number of clusters of each draw stands before it. Different partitions may have the
+    A variable with the number of clusters of each draw comes before it. Different partitions may have the
     same sizes: see `first_sites`.
     """
     new: dict[str, xr.DataArray] = {}
@@ -39,7 +39,7 @@ def without_names(posterior: xr.Dataset, partitions: Sequence[str]) -> xr.Datase
 
 
 def first_sites(labels: np.ndarray) -> np.ndarray:
-    """The first site of the cluster that each site is in: different partitions differ in some site.
+    """For each site the first site of its cluster; for two different partitions these differ at some site.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def first_sites(labels: np.ndarray) -> np.ndarray:
 
 
 def sizes_of_clusters(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many sites have the same label as each site, and how many labels are in use.
+    """For each site the number of sites with the same label, and the number of labels in use.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""How probable it is that two sites have the same label: a summary that does not depend on labels."""
+"""The probability that two sites have the same label: a summary that does not depend on the names
+of labels."""
 
 from itertools import pairwise
 
@@ -8,15 +9,15 @@ from xarray import DataTree
 
 from pymc_discrete.diagnostics.labels.draws_of_labels import chunks, in_one_table, labels_of, partitions
 
-LARGEST_COCLUSTERING = 2**31  # bytes that the matrix may take
-PRODUCTS_AT_ONCE = 1 << 25  # numbers that are multiplied, or added to the matrix, at once
+LARGEST_COCLUSTERING = 2**31  # the number of bytes that the matrix may take
+PRODUCTS_AT_ONCE = 1 << 25  # the number of elements that are multiplied, or added to the matrix, at once
 
 
 def coclustering(idata: DataTree, z: str) -> xarray.DataArray:
     r"""P(z_i = z_j), the probability that two sites have the same label, for all pairs of sites.
 
-    It is the share of the draws of all chains with :math:`z_i = z_j`, and does not depend on how the labels
-    are called: labels that were switched do not matter, and labels may be any integers.
+    It is the share of the draws of all chains with :math:`z_i = z_j`, and does not depend on the names of the
+    labels: labels that were switched do not matter, and labels may be any integers.
 
     Parameters
     ----------
@@ -29,7 +30,8 @@ def coclustering(idata: DataTree, z: str) -> xarray.DataArray:
     -------
     xarray.DataArray
         The dimensions of `z` twice, with their coordinates; the second time their names end in ``_other``:
-        (obs, obs_other) for a variable with the dimension obs. Between 0 and 1, and 1 on the diagonal.
+        (obs, obs_other) for a variable with the dimension obs. Its values are between 0 and 1, and 1 on the
+        diagonal.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def together(labels: np.ndarray) -> np.ndarray:
     for rows in chunks(draws, n):
         clusters = partitions(labels[rows])
         sizes = clusters.max(axis=1) + 1
-        row = clusters + (np.cumsum(sizes) - sizes)[:, None]  # rows of H: all clusters of all draws
+        row = clusters + (np.cumsum(sizes) - sizes)[:, None]  # the rows of H: all clusters of all draws
         # float32 counts exactly, because a chunk has far fewer than 2^24 draws
         for part in within(sizes, n):
             first, last = row[part].min(), row[part].max()
@@ -91,7 +93,9 @@ def together(labels: np.ndarray) -> np.ndarray:
 
 
 def within(sizes: np.ndarray, n: int) -> list[slice]:
-    """Ranges of draws with `sizes` clusters each, such that (clusters, n) has some `PRODUCTS_AT_ONCE`."""
+    """Ranges of draws such that the matrix (clusters of all draws in the range, n) has about
+    `PRODUCTS_AT_ONCE` elements.
+    """
     batch = (np.cumsum(sizes) - sizes) * n // PRODUCTS_AT_ONCE
     starts = [0, *(np.flatnonzero(np.diff(batch)) + 1), len(sizes)]
     return [slice(int(a), int(b)) for a, b in pairwise(starts)]

@@ -1,4 +1,4 @@
-"""Draws of what belongs to labels, such as means of components, with the labels in one order."""
+"""Draws of parameters that belong to labels, such as means of components, with the labels in one order."""
 
 from collections.abc import Sequence
 from itertools import chain, combinations
@@ -14,8 +14,8 @@ COMPARED = 200  # up to this many elements of a variable that may belong to labe
 def components_in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.ndarray:
     """Draws (chains, draws, ...) of a parameter, with its components in the order of relabelled labels.
 
-    Which axes are of components is not known: those of K elements are, if permuted along them the draws have
-    more effective draws. Draws that mix well as they are stay as they are.
+    It is not known which axes are axes of components: an axis of K elements counts as one if permuting along
+    it gives more effective draws. Draws that already mix well are unchanged.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ def components_in_order(draws: np.ndarray, to_new: Sequence[np.ndarray]) -> np.n
 def effective_up_to_enough(draws: np.ndarray) -> np.ndarray:
     """Effective draws per chain, each cut off at `FEWEST_EFFECTIVE`, as a mean over elements.
 
-    `draws` are (chains, draws, ...). Of many elements some `COMPARED`, evenly spaced, are looked at.
+    The argument `draws` is (chains, draws, ...). Of many elements about `COMPARED`, evenly spaced, are used.
     """
-    from arviz_stats.base import array_stats  # imported only here, as that takes long
+    from arviz_stats.base import array_stats  # imported only here, since the import takes long
 
     flat = draws.reshape(*draws.shape[:2], -1)
     flat = flat[..., np.unique(np.linspace(0, flat.shape[2] - 1, COMPARED).astype(int))]
     ess = array_stats.ess(flat, chain_axis=0, draw_axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of an element that never moves
+    with np.errstate(divide="ignore", invalid="ignore"):  # R-hat of an element that never moves divides by 0
         rhat = array_stats.rhat(flat, chain_axis=0, draw_axis=1)
     return np.minimum(effective_per_chain(ess, rhat, len(draws)), FEWEST_EFFECTIVE).mean()

@@ -1,4 +1,4 @@
-"""Draws of a variable whose values are labels of sites, checked; and their partitions of the sites."""
+"""Draws of a variable whose values are labels of sites, checked; and the partitions of sites in the draws."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +10,11 @@ from pymc_discrete.diagnostics.draws import why_missing
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 
-CHUNK = 1 << 20  # labels that are worked on at once, such that they stay in the processor's cache
+CHUNK = 1 << 20  # the number of labels that are processed at once, so that they stay in the processor's cache
 
 
 def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
-    """The draws (chain, draw, ...) of the variable `name`, for `function`, which errors name.
+    """The draws (chain, draw, ...) of the variable `name`; errors name the `function` that needs them.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
             f"{name!r} is a scalar, and {function} compares the labels of several sites. Pass a variable "
             "with one label per site."
         )
-    if labels.dtype.kind != "i":  # neither truth values nor unsigned integers can be added to integers
+    if labels.dtype.kind != "i":  # integers cannot be added to booleans or to unsigned integers
         labels = labels.astype(np.int64)
     if not labels.size:
         raise ValueError(f"{name!r} has no draws: its shape is {labels.shape}.")
@@ -52,7 +52,7 @@ def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
 
 
 def in_one_table(labels: xarray.DataArray) -> np.ndarray:
-    """(chains * draws, sites) int, a view of labels (chain, draw, ...) where there can be one."""
+    """(chains * draws, sites) int, if possible a view of labels (chain, draw, ...)."""
     chains, draws = labels.shape[:2]
     return np.asarray(labels.values).reshape(chains * draws, -1)
 
@@ -80,7 +80,8 @@ def partitions(labels: np.ndarray) -> np.ndarray:
     found = np.empty(labels.shape, np.int16 if n < 2**15 else np.int32)
     for rows in chunks(*labels.shape):
         some = labels[rows]
-        order = np.argsort(some, axis=1, kind="stable")  # sites of a cluster in a run, the first site first
+        # the sites of each cluster follow one another, the first site first
+        order = np.argsort(some, axis=1, kind="stable")
         in_order = np.take_along_axis(some, order, axis=1)
         begins = np.ones(some.shape, bool)
         begins[:, 1:] = in_order[:, 1:] != in_order[:, :-1]

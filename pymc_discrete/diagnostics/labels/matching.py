@@ -1,16 +1,17 @@
-"""Permutations of labels that match draws with one another, by equal labels or by probabilities of labels."""
+"""Permutations of labels by which draws are matched, by equal labels or by probabilities of labels."""
 
 import numpy as np
 
 from pymc_discrete.diagnostics.labels.draws_of_labels import chunks
 
-CANDIDATES = 10  # draws of which the best is where the iterations of `by_agreement` begin
+CANDIDATES = 10  # the number of draws of which the best is where the iterations of `by_agreement` begin
 
 
 def by_agreement(draws: np.ndarray, K: int) -> np.ndarray:
-    """(n,) int, the labels that sites have most often once all draws (draws, n) are matched with them.
+    """(n,) int, the commonest label of each site after all draws (draws, n) are matched with these labels.
 
-    Papastamoulis and Iliopoulos 2010, iterated from that of a few draws with which the others agree most.
+    Papastamoulis and Iliopoulos 2010, iterated from the one among a few draws with which all draws agree
+    most.
     """
     candidates = np.unique(np.linspace(0, len(draws) - 1, CANDIDATES).astype(int))
     reference = max((draws[i] for i in candidates), key=lambda one: matched(draws, one, K)[1])
@@ -18,33 +19,38 @@ def by_agreement(draws: np.ndarray, K: int) -> np.ndarray:
     while True:
         commonest = commonest_labels(draws, to_new)
         to_new, now = matched(draws, commonest, K)
-        if now <= agreed:  # each half of an iteration can only raise it
+        if now <= agreed:  # each half of an iteration can only raise the number of sites that agree
             return reference
         reference, agreed = commonest, now
 
 
 def matched(draws: np.ndarray, reference: np.ndarray, K: int) -> tuple[np.ndarray, float]:
-    """The permutations by which the most sites of each draw (draws, n) agree with `reference` (n,).
+    """The permutations with which most sites of each draw (draws, n) agree with `reference` (n,).
 
-    Where several are as good, as those of labels that no site has are, the one nearest to the identity.
+    If several permutations are equally good, as for labels that no site has, the one nearest to the identity
+    is taken.
 
     Returns
     -------
     to_new : (draws, K) int, the new label of each label
     agreed : the number of sites that agree, summed over draws, plus less than 1 per draw
     """
-    tables = np.empty((len(draws), K, K))  # how many sites have one label in the draw, one in the reference
+    # the number of sites that have one label in the draw and another in the reference
+    tables = np.empty((len(draws), K, K))
     for rows in chunks(*draws.shape):
         cells = (np.arange(rows.stop - rows.start)[:, None] * K + draws[rows]) * K + reference
         size = (rows.stop - rows.start) * K**2
         tables[rows] = np.bincount(cells.reshape(-1), minlength=size).reshape(-1, K, K)
-    # `tables` holds whole numbers. What is added is less than 1 in all: in a tie labels stay as they are.
+    # `tables` has whole numbers. The addition is less than 1 in all, so that in a tie labels stay as they
+    # are.
     return assigned(tables + np.eye(K) / (K + 1))
 
 
 def assigned(scores: np.ndarray) -> tuple[np.ndarray, float]:
-    """The assignments (draws, K) of columns to the rows of `scores` (draws, K, K) of the largest total."""
-    from scipy.optimize import linear_sum_assignment  # imported only here, as that takes long
+    """For each draw the assignment (K,) of columns to the rows of `scores` (draws, K, K) with the largest
+    total.
+    """
+    from scipy.optimize import linear_sum_assignment  # imported only here, since the import takes long
 
     to_new = np.array([linear_sum_assignment(one, maximize=True)[1] for one in scores])
     return to_new, float(np.take_along_axis(scores, to_new[:, :, None], axis=2).sum())
@@ -61,7 +67,7 @@ def commonest_labels(draws: np.ndarray, to_new: np.ndarray) -> np.ndarray:
 
 
 def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
-    """(draws, K) int, the new labels by Stephens 2000 from those of a first guess.
+    """(draws, K) int, the new labels by the algorithm of Stephens 2000, starting from a first guess.
 
     Parameters
     ----------
@@ -76,12 +82,13 @@ def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
         batches = list(chunks(len(p), q.size))
         for rows in batches:
             q += np.take_along_axis(p[rows], to_old[rows][:, None, :], axis=2).sum(axis=0)
-        # what is 0 in the mean is 0 in every draw: its logarithm must be finite, and is multiplied by 0 there
+        # a mean of 0 belongs to values of 0 in every draw; its logarithm must be finite, and is multiplied by
+        # 0
         log_q = np.log(np.maximum(q / len(p), np.finfo(float).tiny))
         for rows in batches:
             scores[rows] = p[rows].transpose(0, 2, 1) @ log_q
         better, total = assigned(scores)
-        # Rounding must not keep the iteration going.
+        # rounding must not keep the iteration going for ever
         if total <= best + 1e-9 * abs(total):
             return to_new
         to_new, best = better, total

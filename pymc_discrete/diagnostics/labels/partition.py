@@ -1,4 +1,4 @@
-"""One partition of the sites that stands for all draws: a point estimate of which sites belong together."""
+"""One partition of the sites as a summary of all draws: a point estimate of which sites belong together."""
 
 import numpy as np
 import xarray
@@ -9,17 +9,17 @@ from pymc_discrete.diagnostics.labels.draws_of_labels import chunks, in_one_tabl
 from pymc_discrete.runtime.checks import check_choice
 
 LOSSES = ("VI", "Binder")
-PARTITION_CANDIDATES = 50  # evenly spaced draws among which the search begins
-STARTS = 3  # how many of the best of them are then improved by moves of single sites
-LARGEST_CLUSTER_TABLE = 2**30  # bytes that the table of the clusters of all draws may take
-ROUNDING = 1e-12  # a smaller change of the loss counts as none
+PARTITION_CANDIDATES = 50  # the number of evenly spaced draws among which the search begins
+STARTS = 3  # the number of the best of these draws that are improved by moves of single sites
+LARGEST_CLUSTER_TABLE = 2**30  # the number of bytes that the table of the clusters of all draws may take
+ROUNDING = 1e-12  # a smaller change of the loss counts as no change
 
 
 def partition(idata: DataTree, z: str, loss: str = "VI") -> xarray.DataArray:
     r"""The partition of the sites with the smallest expected distance from the draws' partitions.
 
-    It does not depend on how labels are called: labels that were switched do not matter, and labels may be
-    any integers.
+    The result does not depend on the names of labels: labels that were switched do not matter, and labels may
+    be any integers.
 
     Parameters
     ----------
@@ -50,10 +50,10 @@ def partition(idata: DataTree, z: str, loss: str = "VI") -> xarray.DataArray:
 
     Notes
     -----
-    The expectation is exact over the draws, not its lower bound. The search begins at those partitions among
-    some of the draws that are best, moves single sites to the cluster where that lowers the expected loss
-    most, also to one of their own, until no such move does, and returns the best that it found: a local
-    minimum, in general.
+    The expectation over the draws is exact, and not a lower bound. The search begins at the best partitions
+    among some of the draws. It moves single sites to the cluster, possibly a new one, where this lowers the
+    expected loss most, until no move lowers the loss, and returns the best partition that it found: in
+    general a local minimum.
 
     References
     ----------
@@ -89,8 +89,8 @@ def partition(idata: DataTree, z: str, loss: str = "VI") -> xarray.DataArray:
 class Information:
     """The expected variation of information from the partitions of draws, in nats.
 
-    With g(m) = m log(m) / n the distance of two partitions is the sum of g over the sizes of the clusters of
-    one, and over those of the other, less twice the sum over their intersections (Meila 2007).
+    With g(m) = m log(m) / n, the distance of two partitions is the sum of g over the sizes of the clusters of
+    both, less twice the sum of g over the sizes of their intersections (Meila 2007).
 
     Parameters
     ----------
@@ -123,7 +123,9 @@ class Information:
             )
 
     def intersections(self, one: np.ndarray, L: int) -> np.ndarray:
-        """(draws, K, L) int32, how many sites each cluster of a draw shares with each of `one` (n,)."""
+        """(draws, K, L) int32, the number of sites that each cluster of a draw shares with each cluster of
+        `one` (n,).
+        """
         tables = np.empty((len(self.clusters), self.K, L), np.int32)
         for rows in chunks(len(tables), max(len(one), self.K * L)):
             m = rows.stop - rows.start
@@ -142,11 +144,13 @@ class Information:
         return max(0.0, float(self.g[np.bincount(one)].sum() + self.of_draws - 2 * shared))
 
     def moved(self, one: np.ndarray) -> np.ndarray:
-        """The partition from which no move of a single site lowers the expected loss, reached from `one`.
+        """The partition that is reached from `one` by moves of single sites, none of which lowers the loss
+        any more.
 
         The greedy search of Rastelli and Friel 2018. There are at most twice as many clusters as in any draw.
         """
-        # D[m] is what one more site adds to g(m); the last entry is read for a site's own cluster only
+        # D[m] is the increase of g(m) by one more site; the last element is read for a site's own cluster
+        # only
         D = np.append(np.diff(self.g), 0.0)
         current, sizes = one.astype(int), np.bincount(one, minlength=self.room)
         tables, every = self.intersections(current, self.room), np.arange(len(self.clusters))
@@ -155,7 +159,8 @@ class Information:
             improved = False
             for i, of_draws in enumerate(self.by_site):
                 a = current[i]
-                k = min(int(np.flatnonzero(sizes)[-1]) + 2, self.room)  # the clusters, and an empty one
+                # the clusters in use, and an empty one
+                k = min(int(np.flatnonzero(sizes)[-1]) + 2, self.room)
                 shared = tables[every, of_draws, :k]
                 change = D[sizes[:k]] - 2 * self.weights @ D[shared]
                 change -= D[sizes[a] - 1] - 2 * self.weights @ D[shared[:, a] - 1]
@@ -173,9 +178,10 @@ class Information:
 
 
 class Pairs:
-    """The expected share of pairs of sites that are together either in a partition or in a draw.
+    """The expected share of pairs of sites that are together in one of two partitions only: this one and a
+    draw.
 
-    It needs no more of the draws than how often two sites are together (Binder 1978).
+    It depends on the draws only through how often two sites are together (Binder 1978).
 
     Parameters
     ----------
@@ -185,8 +191,9 @@ class Pairs:
     def __init__(self, share: np.ndarray) -> None:
         n = len(share)
         self.pairs = max(n * (n - 1), 2)
-        self.apart = (share.sum() - n) / self.pairs  # the loss if every site is alone
-        self.cost = 1 - 2 * share  # the loss if a pair is together, less that if it is apart
+        self.apart = (share.sum() - n) / self.pairs  # the loss of the partition in which every site is alone
+        # the loss of a pair that is together, less the loss of a pair that is apart
+        self.cost = 1 - 2 * share
         np.fill_diagonal(self.cost, 0)
 
     def expected(self, one: np.ndarray) -> float:
@@ -195,14 +202,17 @@ class Pairs:
         return max(0.0, float(self.apart + joined / self.pairs))
 
     def moved(self, one: np.ndarray) -> np.ndarray:
-        """The partition from which no move of a single site lowers the expected loss, reached from `one`."""
+        """The partition that is reached from `one` by moves of single sites, none of which lowers the loss
+        any more.
+        """
         current, n = one.astype(int), len(one)
         sizes = np.bincount(current, minlength=n + 1)
         improved = True
         while improved:
             improved = False
             for i, cost in enumerate(self.cost):
-                # the first empty cluster costs 0, as does the site's own if it is alone in it
+                # the first empty cluster costs 0, and so does the site's own cluster if the site is alone in
+                # it
                 k = int(sizes.argmin()) + 1
                 k = max(k, int(current.max()) + 1)
                 costs = np.bincount(current, cost, minlength=k)

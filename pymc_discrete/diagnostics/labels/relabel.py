@@ -1,4 +1,4 @@
-"""Label switching undone: the labels of every draw permuted such that all draws agree."""
+"""Undoing label switching: the labels of every draw are permuted such that all draws agree."""
 
 import logging
 from collections.abc import Sequence
@@ -24,8 +24,9 @@ from pymc_discrete.runtime.names import shown
 _log = logging.getLogger("pymc.discrete")
 
 METHODS = ("ecr", "stephens", "pivot")
-PER_DRAW = ("posterior", "posterior_predictive", "predictions", "log_likelihood")  # groups to be permuted
-TOLERANCE = 1e-3  # how far the sum of probabilities, which may be float32, may be from 1
+# the groups of a result that are permuted
+PER_DRAW = ("posterior", "posterior_predictive", "predictions", "log_likelihood")
+TOLERANCE = 1e-3  # the largest difference from 1 of a sum of probabilities, which may be float32
 
 
 def relabel(
@@ -40,8 +41,8 @@ def relabel(
     r"""Permute the labels of every draw, and all that belongs to them, such that the draws agree.
 
     In a mixture or a hidden Markov model with exchangeable components the posterior is the same however the
-    components are numbered, chains and draws number them differently, and the mean, R-hat and ESS of what
-    belongs to a component (its mean, its weight) say nothing until the draws are relabelled.
+    components are numbered, chains and draws number them differently, and the mean, R-hat and ESS of
+    parameters of a component (its mean, its weight) say nothing until the draws are relabelled.
 
     Parameters
     ----------
@@ -56,13 +57,13 @@ def relabel(
         enough for the labels, if there is only one; if there is none, nothing belongs to the labels, and
         they alone are permuted.
     method : {"ecr", "stephens", "pivot"}
-        What the draws are to agree with: ``"ecr"`` with the labels that each site has most often, found by
-        iteration; ``"pivot"`` with the draw of the largest log density, ``lp``; ``"stephens"`` with the
-        mean of `probabilities`, also found by iteration.
+        What the draws are matched with: ``"ecr"`` with the labels that each site has most often, found by
+        iteration; ``"pivot"`` with the draw of the largest log density, ``lp``; ``"stephens"`` with the mean
+        of `probabilities`, also found by iteration.
     order_by : str, optional
         A parameter with one value for each label, such as the means of the components: label 0 is then the
-        component whose posterior mean of it is smallest, and so on. By default labels keep the order that
-        most draws had, which is arbitrary.
+        component with the smallest posterior mean of this parameter, and so on. By default labels keep the
+        order that most draws had, which is arbitrary.
     probabilities : (chain, draw, ..., K) array_like, optional
         For ``method="stephens"``: in each draw, the probability of each label of each site given the other
         unknowns of the draw. In a mixture it is proportional to the weight of a component times the density
@@ -78,8 +79,8 @@ def relabel(
         ``share_permuted``, the share of draws whose permutation is not the identity. Coordinates of `dims`
         are not permuted.
 
-        Means over draws cannot be permuted: what depends on labels in the group ``probabilities`` is left
-        out, as is all of ``unconstrained_posterior``.
+        Means over draws cannot be permuted: variables in the group ``probabilities`` that depend on labels
+        are left out, and so is all of ``unconstrained_posterior``.
 
     Raises
     ------
@@ -88,7 +89,8 @@ def relabel(
     ValueError
         If there is no such variable or dimension, if the dimension cannot be told, if `z` is a scalar or has
         labels outside 0 to K - 1, if there is only one draw, if ``method="pivot"`` finds no ``lp``, if
-        `probabilities` are missing or none, or if `order_by` does not have one finite value per label.
+        `probabilities` are missing or are no probabilities, or if `order_by` does not have one finite value
+        per label.
 
     Warns
     -----
@@ -131,8 +133,8 @@ def relabel(
     else:
         reference = by_agreement(draws, K) if method == "ecr" else labels_of_likeliest_draw(idata, z, draws)
         to_new = matched(draws, reference, K)[0]
-        # In a tie a draw keeps its labels. So the reference gets the labels that most draws have, and draws
-        # are matched with it again.
+        # In a tie a draw keeps its labels. So the reference gets the labels that most draws have, and the
+        # draws are matched with it again.
         to_new = matched(draws, as_most_draws(to_new)[reference], K)[0]
     if parameter is None:
         to_new = as_most_draws(to_new)[to_new]
@@ -154,8 +156,8 @@ def relabel(
 def components(posterior: xarray.Dataset, labels: xarray.DataArray, dims: Any) -> tuple[list[str], int]:
     """The dimensions along which parameters have an element for each label, and their size.
 
-    These are `dims`, or by default the only dimension that is long enough for all labels. If there is none,
-    it is a new dimension, which no variable has.
+    These are `dims`, or by default the only dimension that is long enough for all labels. If there is no such
+    dimension, the result is a new dimension, which no variable has.
 
     Raises
     ------
@@ -196,7 +198,7 @@ def components(posterior: xarray.Dataset, labels: xarray.DataArray, dims: Any) -
 
 
 def check_range(labels: xarray.DataArray, dim: str, K: int) -> None:
-    """Raise a ValueError unless all labels are of 0 to K - 1."""
+    """Raise a ValueError unless all labels are in 0, ..., K - 1."""
     least, largest = int(labels.min()), int(labels.max())
     if least < 0 or largest >= K:
         raise ValueError(
@@ -207,7 +209,7 @@ def check_range(labels: xarray.DataArray, dim: str, K: int) -> None:
 
 
 def ordering(posterior: xarray.Dataset, order_by: Any, names: list[str]) -> np.ndarray:
-    """(draws, K) float, the parameter by which labels are to be ordered, whose dimension is one of `names`.
+    """(draws, K) float, the parameter by which labels are ordered, one of whose dimensions is in `names`.
 
     Raises
     ------
@@ -244,7 +246,7 @@ def ordering(posterior: xarray.Dataset, order_by: Any, names: list[str]) -> np.n
 
 
 def parameters_of_labels(posterior: xarray.Dataset, names: list[str]) -> list[str]:
-    """The variables that have one value for each label, whose dimension is one of `names`."""
+    """The variables that have one value for each label, along a dimension in `names`."""
     return [
         str(name)
         for name, v in posterior.data_vars.items()
@@ -279,12 +281,12 @@ def warn_of_names(posterior: xarray.Dataset, z: str, names: list[str]) -> None:
 
 
 def checked_probabilities(probabilities: Any, z: str, shape: tuple[int, ...], K: int) -> np.ndarray:
-    """The probabilities (draws, n, K), of labels of shape (chain, draw, ...).
+    """The probabilities (draws, n, K) of labels, checked; the labels have the shape (chain, draw, ...).
 
     Raises
     ------
     ValueError
-        If they are missing, of another shape, or no probabilities.
+        If the probabilities are missing, of another shape, or no probabilities.
     """
     wanted = (*shape, K)
     if probabilities is None:
@@ -301,7 +303,7 @@ def checked_probabilities(probabilities: Any, z: str, shape: tuple[int, ...], K:
         )
     p = p.reshape(shape[0] * shape[1], -1, K)
     for rows in chunks(len(p), p[0].size):
-        # written so that nan, which is neither negative nor not, is refused too
+        # the condition is written such that nan, for which every comparison is false, is refused as well
         if not (p[rows] >= 0).all() or not (np.abs(p[rows].sum(axis=2) - 1) <= TOLERANCE).all():
             raise ValueError(
                 f"probabilities must not be negative, and sum to 1 over the {K} labels of each site; those "
@@ -317,7 +319,7 @@ def labels_of_likeliest_draw(idata: DataTree, z: str, draws: np.ndarray) -> np.n
     Raises
     ------
     ValueError
-        If there are no log densities, or none that tell draws apart.
+        If there are no log densities, or if all of them are equal.
     """
     remedy = f'Take method="ecr", which needs none: pmd.relabel(idata, {z!r}).'
     lp = lp_of(idata)
@@ -341,7 +343,7 @@ def labels_of_likeliest_draw(idata: DataTree, z: str, draws: np.ndarray) -> np.n
 
 
 def permuted(idata: DataTree, z: str, names: list[str], to_new: xarray.DataArray) -> DataTree:
-    """A copy of `idata` with the labels `z`, and what is along the dimensions `names`, permuted.
+    """A copy of `idata` in which the labels `z`, and variables along the dimensions `names`, are permuted.
 
     Parameters
     ----------
@@ -386,10 +388,11 @@ def permuted(idata: DataTree, z: str, names: list[str], to_new: xarray.DataArray
 
 
 def summed_out(idata: DataTree, z: str, to_new: np.ndarray) -> Leaving:
-    """What is known of labels that were summed out, once they are permuted.
+    """The stored probabilities of labels that were summed out, after the labels are permuted.
 
     The stored probabilities are means over draws. Where the permutation changes within a chain, such a mean
-    is taken over different labels, and does not say how probable a change of label is: it is left out.
+    is taken over different labels, and does not say how probable a change of label is: so the probabilities
+    are left out.
     """
     groups = {str(name): idata[name].to_dataset() for name in idata.children}
     known = known_of(groups, z, len(to_new))
@@ -398,7 +401,7 @@ def summed_out(idata: DataTree, z: str, to_new: np.ndarray) -> Leaving:
 
 
 def depends(variable: xarray.DataArray, z: str, names: list[str]) -> bool:
-    """Whether a variable is the labels `z`, or has something for each of them."""
+    """Whether a variable is the labels `z`, or has an element for each of the labels."""
     return variable.name == z or bool(set(names) & set(map(str, variable.dims)))
 
 

@@ -1,7 +1,7 @@
-"""A batch of elements of a variable, and the columns of `pmd.summary` that are computed of it.
+"""A batch of elements of a variable, and the columns of `pmd.summary` that are computed from it.
 
-A column is a function of a `BatchOfElements`, registered by `column`, in a file of the folder `columns`: each
-file there is found without being named elsewhere.
+A column is a function of a `BatchOfElements`, registered by `column`, in a file of the folder `columns`. Each
+file of this folder is found without being named elsewhere.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicato
 
 
 class BatchOfElements:
-    """Draws of some elements of a variable, and what several columns need of them, each computed once.
+    """Draws of some elements of a variable, and quantities that several columns need, each computed once.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ class BatchOfElements:
 
     @cached_property
     def indicators(self) -> Indicators:
-        """The indicators by which the sites are judged, and those of all values that have a column."""
+        """The indicators by which the sites are judged, and the indicators of all values that have
+        a column."""
         return indicators(self.counts, every=self.values is not None)
 
     @cached_property
@@ -50,7 +51,7 @@ class BatchOfElements:
         single = found.first == found.last
         site, k, n = found.site[single], found.first[single], self.ess_of_indicators[single]
         errors[site, k] = np.sqrt(p[site, k] * (1.0 - p[site, k]) / n)
-        # of a site with two values the other indicator is 1 less this one
+        # for a site with two values, the other indicator is 1 less this one
         two = (p > 0).sum(axis=1) == 2
         error = np.where(np.isnan(errors), 0.0, errors).max(axis=1)
         return np.where(two[:, None] & (p > 0), error[:, None], errors)
@@ -60,14 +61,15 @@ type Compute = Callable[[BatchOfElements], np.ndarray] | Callable[[BatchOfElemen
 
 
 class Column(NamedTuple):
-    """A column of `pmd.summary`, or several that are computed together.
+    """A column of `pmd.summary`, or several columns that are computed together.
 
     Attributes
     ----------
-    names : as a page has them, such as "P(k), mcse P(k)"
-    meaning : in a few words, for the page and the docstring
-    of : function of a `BatchOfElements`, which returns the column (sites,), or {name: column} of several
-    place : decides the order of the columns, and nothing else
+    names : the names of the columns, as in the documentation, such as "P(k), mcse P(k)"
+    meaning : the meaning in a few words, for the documentation and the docstring
+    of : function of a `BatchOfElements`, which returns the column (sites,), or {name: column} for several
+        columns
+    place : a number by which the columns are ordered
     """
 
     names: str
@@ -76,18 +78,18 @@ class Column(NamedTuple):
     place: int
 
     def values(self, batch: BatchOfElements) -> dict[str, np.ndarray]:
-        """{name: column (sites,)}"""
+        """{name: column (sites,)} of the columns for a batch."""
         found = self.of(batch)
         return found if isinstance(found, dict) else {self.names: found}
 
 
-SUMMARY_COLUMNS: list[Column] = []  # in the order of their places
+SUMMARY_COLUMNS: list[Column] = []  # the columns in the order of their places
 
 
 def column(names: str, meaning: str, place: int) -> Callable[[Compute], Compute]:
     """Register a function of a `BatchOfElements` as a column of `pmd.summary`, see `Column`.
 
-    A column whose name begins with "mcse" is nan where so few moves were seen that no error can be told.
+    A column whose name begins with "mcse" is nan where there were too few moves to estimate an error.
     """
 
     def register(of: Compute) -> Compute:

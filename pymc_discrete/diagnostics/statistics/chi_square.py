@@ -1,4 +1,5 @@
-"""Whether categories are as frequent in one chain as in the others, and at its end as at its begin."""
+"""Tests whether categories are as frequent in one chain as in the others, and at its end as at its
+beginning."""
 
 from typing import Any, Literal
 
@@ -9,9 +10,9 @@ from pymc_discrete.diagnostics.statistics.effective import autocovariance, first
 from pymc_discrete.diagnostics.thresholds import FEWEST_EFFECTIVE_OF_CATEGORY, FEWEST_EFFECTIVE_OF_P
 
 MOST_CATEGORIES = (
-    10  # a variable with more values than this is cut into this many groups of neighbouring values
+    10  # a variable with more values than this is divided into this many groups of neighbouring values
 )
-STRETCH = 0.3  # the share of a chain's draws that its begin and its end have
+STRETCH = 0.3  # the share of a chain's draws that its beginning and its end have
 QUANTITIES = ["statistic", "df", "correction", "p"]
 
 
@@ -88,8 +89,8 @@ def chi_square(
 def share_rejected(p: Any, rate: float = 0.05) -> float:
     """The share of p-values that are rejected at a nominal false discovery rate; nan where there is none.
 
-    The step-up procedure of Benjamini and Hochberg 1995. The rate is nominal, as sites depend on one
-    another.
+    This is the step-up procedure of Benjamini and Hochberg 1995. The rate is nominal, since sites depend on
+    one another.
 
     Parameters
     ----------
@@ -104,11 +105,12 @@ def share_rejected(p: Any, rate: float = 0.05) -> float:
 
 
 def categories_of_values(counts: Counts) -> np.ndarray:
-    """(sites, V) int, the category of each value: its own, or a group of neighbours."""
+    """(sites, V) int, the category of each value: a category of its own, or a group of
+    neighbouring values."""
     there = counts.p > 0
     own = np.maximum(np.cumsum(there, axis=1) - 1, 0)
     middle = np.cumsum(counts.p, axis=1) - counts.p / 2
-    # several groups may be empty, where one value is common
+    # several groups may be empty if one value is common
     return np.where(
         (there.sum(axis=1) > MOST_CATEGORIES)[:, None],
         np.minimum((middle * MOST_CATEGORIES).astype(int), MOST_CATEGORIES - 1),
@@ -123,7 +125,7 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
     ----------
     group : (sites, V) int, the category of each value of the batch
     """
-    from scipy.special import chdtrc  # slow to import, and not needed while sampling
+    from scipy.special import chdtrc  # the import is slow, and is not needed while sampling
 
     values = counted(x).values
     categories = np.empty(x.shape, np.int8)
@@ -133,7 +135,7 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
     n = x.shape[2] if compare == "chains" else int(STRETCH * x.shape[2])
     left = np.arange(len(x))
     while len(left):
-        # each time around, sites with rare categories have one category less
+        # in each iteration, sites with rare categories lose one category
         y = categories[left]
         G = int(y.max()) + 1
         counts = counts_of_values(y, np.arange(G))
@@ -160,7 +162,9 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
 
 
 def merged(y: np.ndarray, p: np.ndarray, rare: np.ndarray) -> np.ndarray:
-    """The categories y (sites, chains, draws), the rare ones of each site merged, and at least two."""
+    """The categories y (sites, chains, draws), with the rare categories of each site merged; at least two
+    remain.
+    """
     order = np.argsort(np.where(p > 0, p, np.inf), axis=1)
     rare[np.arange(len(p))[:, None], order[:, :2]] = True
     first = rare.argmax(axis=1)
@@ -169,7 +173,7 @@ def merged(y: np.ndarray, p: np.ndarray, rare: np.ndarray) -> np.ndarray:
 
 
 def compared(y: np.ndarray, counts: np.ndarray, p: np.ndarray, compare: str) -> tuple[np.ndarray, int]:
-    """(sites,) float X2 as it is of independent draws, and the degrees of freedom for each delta.
+    """(sites,) float, X2 without a correction for autocorrelation, and the degrees of freedom for each delta.
 
     Parameters
     ----------
@@ -184,12 +188,12 @@ def compared(y: np.ndarray, counts: np.ndarray, p: np.ndarray, compare: str) -> 
     n = int(STRETCH * draws)
     G = np.arange(p.shape[1])
     first, last = counts_of_values(y[..., :n], G) / n, counts_of_values(y[..., -n:], G) / n
-    # of two stretches, each is half their difference away from their mean
+    # with two intervals, each is half of their difference away from their mean
     return n / 2 * ((first - last) ** 2 / safe).sum(axis=(1, 2)), chains
 
 
 def weiss(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """tr D and tr D^2 (sites,) of DAR(1) chains: all eigenvalues are (1 + phi) / (1 - phi)."""
+    """tr D and tr D^2 (sites,) for DAR(1) chains, where all eigenvalues are (1 + phi) / (1 - phi)."""
     n, m = y.shape[2], (p > 0).sum(axis=1)
     same = (y[..., 1:] == y[..., :-1]).mean(axis=(1, 2))
     # Deonovic and Smith 2017
@@ -199,7 +203,8 @@ def weiss(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def long_run(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """tr D and tr D^2 (sites,), D the long-run covariance of the indicators, each over the root of its p.
+    """tr D and tr D^2 (sites,), where D is the long-run covariance of the indicators, each divided by the
+    root of its p.
 
     Parameters
     ----------
@@ -210,19 +215,20 @@ def long_run(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     trace, square = np.empty(len(y)), np.empty(len(y))
     for i in range(len(y)):
         k = np.flatnonzero(p[i])
-        z = (y[i] == k[:, None, None]) / np.sqrt(p[i, k])[:, None, None]  # (m, chains, n)
+        # the indicators have the shape (m, chains, n)
+        z = (y[i] == k[:, None, None]) / np.sqrt(p[i, k])[:, None, None]
         z = z - z.mean(axis=2, keepdims=True)
         covariance = autocovariance(z.reshape(1, -1, n))[0] * len(k)
         pairs = covariance[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
-        T = 2 * int(first_not_positive(pairs[None])[0]) - 1  # Geyer 1992: the last lag that counts
-        # sums of z over the lags -T ... T
+        T = 2 * int(first_not_positive(pairs[None])[0]) - 1  # the last lag that counts, by Geyer 1992
+        # the sums of z over the lags -T, ..., T
         to = np.concatenate([np.zeros((*z.shape[:2], 1)), np.cumsum(z, axis=2)], axis=2)
         s = np.arange(n)
         around = to[..., np.minimum(s + T + 1, n)] - to[..., np.maximum(s - T, 0)]
         D = z.reshape(len(k), -1) @ around.reshape(len(k), -1).T / (chains * n)
-        # means of chains were subtracted in the place of the true one, which takes D / n from each lag
+        # means of chains were subtracted in place of the true mean, which takes D / n from each lag
         D /= max(1.0 - (2 * T + 1) / n, 0.1)
-        least = (len(k) - 1) / np.log10(chains * n)  # of antithetic chains, as for the ESS
+        least = (len(k) - 1) / np.log10(chains * n)  # the bound for antithetic chains, as for the ESS
         trace[i] = max(np.trace(D), least)
         square[i] = (D**2).sum() if trace[i] > least else least**2 / (len(k) - 1)
     return trace, square

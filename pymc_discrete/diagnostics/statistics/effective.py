@@ -1,7 +1,7 @@
 """Effective numbers of draws of categories, and of whole vectors of them.
 
-`arviz_stats.ess` goes element by element, and 10,000 sites of three values take it a quarter of a minute.
-Here the same estimate is computed for many rows at once; a test compares the two.
+`arviz_stats.ess` computes one element after another, and takes a quarter of a minute for 10,000 sites of
+three values. Here the same estimate is computed for many rows at once; a test compares the two.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicato
 def categorical_ess(data: Any, var_names: str | list[str] | None = None) -> Any:
     r"""Effective number of draws of categories: that of the indicator which mixes worst.
 
-    The least over the values k with 0.05 <= P(z = k) <= 0.95 of the ESS of the indicator 1[z = k]. Where no
-    value is in that range, the lesser one of the commonest value and of 1[z <= median]. The ESS of an
-    indicator is that of its mean with split chains (Vehtari et al. 2021), as
+    It is the smallest ESS of an indicator 1[z = k] over the values k with 0.05 <= P(z = k) <= 0.95. If no
+    value is in that range, it is the smaller ESS of the indicator of the commonest value and of 1[z <=
+    median]. The ESS of an indicator is the ESS of its mean with split chains (Vehtari et al. 2021), as in
     `arviz_stats.ess(method="mean")`.
 
     Parameters
@@ -61,9 +61,9 @@ def hamming_ess(draws: Any) -> float:
 
     With C_t the mean over chains of the trace of the lag-t covariance of the indicators 1[z_i = k] of all
     sites and values, the autocorrelation is rho_t = 1 - (W - C_t) / V with W = n / (n - 1) C_0 and V = (n -
-    1) / n W + B / n: that of Vehtari et al. 2021 with traces in the place of variances, and squared Hamming
-    distances for squared differences. Sums of rho_t are truncated as Geyer does. Chains are split; constant
-    sites drop out.
+    1) / n W + B / n: the formula of Vehtari et al. 2021 with traces in place of variances, and squared
+    Hamming distances in place of squared differences. Sums of rho_t are truncated as Geyer does. Chains are
+    split; constant sites drop out.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def array_of(draws: Any) -> np.ndarray:
 def present(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Sites, values and weights (rows,) of all indicators of a batch, a bounded number of rows at a time.
 
-    Of a site with two values one indicator is enough, with weight 2: the other one is 1 less it.
+    For a site with two values one indicator is enough, with weight 2, since the other one is 1 less this one.
     """
     c = counted(x)
     there = c.of_chains.any(axis=1)
@@ -131,7 +131,9 @@ def ess_of_indicators(x: np.ndarray, found: Indicators) -> np.ndarray:
 
 
 def ess_of_mean(y: np.ndarray) -> np.ndarray:
-    """(rows,) float, the ESS of the means of y (rows, chains, draws), split; nan where y is constant."""
+    """(rows,) float, the ESS of the means of y (rows, chains, draws), with split chains; nan where y is
+    constant.
+    """
     return effective(*moments(y), 2 * y.shape[1])
 
 
@@ -146,7 +148,8 @@ def moments(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def autocovariance(centred: np.ndarray) -> np.ndarray:
     """(rows, n) float, autocovariances at lags 0 ... n - 1 of (rows, chains, n), averaged over the chains.
 
-    In single precision, which costs half: they are wrong by some 1e-7 of that at lag 0.
+    They are computed in single precision, which takes half of the time; their error is about 1e-7 of the
+    value at lag 0.
     """
     n = centred.shape[2]
     length = 2 ** (2 * n - 1).bit_length()
@@ -172,19 +175,19 @@ def effective(covariance: np.ndarray, between: np.ndarray, chains: int) -> np.nd
     rho = 1.0 - (within - covariance) / np.where(constant[:, None], 1.0, total)
     rho[:, 0] = 1.0
     size = chains * n
-    # the bound that Stan and ArviZ give to the ESS of antithetic chains
+    # the bound that Stan and ArviZ set on the ESS of antithetic chains
     tau = np.maximum(correlation_time(rho), 1.0 / np.log10(size))
     return np.where(constant, np.nan, size / tau)
 
 
 def correlation_time(rho: np.ndarray) -> np.ndarray:
-    """(rows,) float, draws: -1 + 2 sum of rho (rows, n) over lags, truncated and smoothed as Geyer 1992 does.
+    """(rows,) float, draws: -1 + 2 sum of rho (rows, n) over lags, truncated and smoothed as in Geyer 1992.
 
-    Sums of two lags are positive and decrease in a reversible chain; they count until the first that is not
-    positive, of which a positive even lag counts once.
+    Sums of two lags are positive and decrease in a reversible chain; they count until the first sum that is
+    not positive; if the even lag of this sum is positive, it still counts once.
     """
     n = rho.shape[1]
-    count = max((n - 3) // 2, 0) + 1  # as many pairs as ArviZ looks at
+    count = max((n - 3) // 2, 0) + 1  # as many pairs as ArviZ uses
     even = rho[:, 0 : 2 * count : 2]
     pairs = even + rho[:, 1 : 2 * count : 2]
     end = first_not_positive(pairs)
@@ -195,6 +198,8 @@ def correlation_time(rho: np.ndarray) -> np.ndarray:
 
 
 def first_not_positive(pairs: np.ndarray) -> np.ndarray:
-    """(rows,) int, the first pair (rows, count) that is not positive; the last one where all are."""
+    """(rows,) int, the first of the pairs (rows, count) that is not positive; the last pair if all are
+    positive.
+    """
     stop = pairs <= 0
     return np.where(stop.any(axis=1), stop.argmax(axis=1), pairs.shape[1] - 1)

@@ -14,9 +14,9 @@ class Indicators(NamedTuple):
     Attributes
     ----------
     values : (V,) int, the values of the batch
-    site : (rows,) int
-    first, last : (rows,) int, places in `values`: the indicator is 1 from values[first] to values[last]
-    judged : (rows,) bool, whether the indicator is one that counts for `categorical_ess`
+    site : (rows,) int, the site of each indicator
+    first, last : (rows,) int, indices into `values`: the indicator is 1 from values[first] to values[last]
+    judged : (rows,) bool, whether the indicator counts for `categorical_ess`
     """
 
     values: np.ndarray
@@ -39,21 +39,24 @@ class Indicators(NamedTuple):
         return to[self.site, :, self.last + 1] - to[self.site, :, self.first]
 
     def least(self, statistic: np.ndarray, sites: int) -> np.ndarray:
-        """(sites,) float, the least of a statistic (rows,) of each site's judged indicators; nan if none."""
+        """(sites,) float, the least value of a statistic (rows,) over the judged indicators of each site; nan
+        if none.
+        """
         found = np.full(sites, np.nan)
         np.fmin.at(found, self.site[self.judged], statistic[self.judged])
         return found
 
     def greatest(self, statistic: np.ndarray, sites: int) -> np.ndarray:
-        """(sites,) float, for each site the greatest value among those of its indicators (rows,)."""
+        """(sites,) float, the greatest value of a statistic (rows,) over the indicators of each site."""
         return -self.least(-statistic, sites)
 
 
 def indicators(counts: Counts, every: bool = False) -> Indicators:
-    """The indicators by which the sites of a batch are judged; none of a site whose draws are all equal.
+    """The indicators by which the sites of a batch are judged; none for a site whose draws are all equal.
 
-    Those of the values with a probability from `RARE_VALUE` to `COMMON_VALUE`; where there are none, of the
-    commonest value and of z <= median. Of a site with two values that of the commonest is enough.
+    They are the indicators of the values with a probability from `RARE_VALUE` to `COMMON_VALUE`; if there are
+    none, of the commonest value and of z <= median. For a site with two values the indicator of the commonest
+    value is enough.
 
     Parameters
     ----------

@@ -15,8 +15,8 @@ class Movement(NamedTuple):
     Attributes
     ----------
     begin : (chains, elements) int, the first values
-    moves : (chains, elements) int, how many draws differ from the one before
-    stretches : (chains, elements) int, in how many of ten stretches of equal length it moved
+    moves : (chains, elements) int, the number of draws that differ from the draw before
+    stretches : (chains, elements) int, in how many of ten equally long intervals of draws the element moved
     draws : number of draws of a chain
     """
 
@@ -32,12 +32,12 @@ class Movement(NamedTuple):
 
     @property
     def immobile(self) -> np.ndarray:
-        """(elements,) bool, which moved in no chain."""
+        """(elements,) bool, the elements that moved in no chain."""
         return (self.moves == 0).all(axis=0)
 
     @property
     def still(self) -> np.ndarray:
-        """(elements,) bool, which have one value in all draws."""
+        """(elements,) bool, the elements that have one value in all draws."""
         return self.immobile & (self.begin == self.begin[0]).all(axis=0)
 
 
@@ -57,14 +57,14 @@ class MovementOfChain:
         self._moved_in = np.zeros((STRETCHES, len(first)), bool)
 
     def note(self, x: np.ndarray) -> None:
-        """Count the moves to the next draw (elements,)."""
+        """Count the moves from the last draw to the next one (elements,)."""
         changed = x != self._last
         self._moves += changed
         self._moved_in[np.searchsorted(self._ends, self._seen, side="right") - 1] |= changed
         self._last, self._seen = x, self._seen + 1
 
     def counted(self) -> Movement:
-        """The movement up to now."""
+        """The movement in the draws so far."""
         return Movement(self._first[None], self._moves[None], self._moved_in.sum(axis=0)[None], self._draws)
 
 
@@ -92,12 +92,14 @@ def any_moved(draws: np.ndarray) -> float:
 
 
 def moves_of(x: np.ndarray) -> np.ndarray:
-    """(sites, chains) int, how many draws of x (sites, chains, draws) differ from the one before."""
+    """(sites, chains) int, the number of draws of x (sites, chains, draws) that differ from the
+    draw before."""
     return np.count_nonzero(x[..., 1:] != x[..., :-1], axis=2)
 
 
 def stretches_of(x: np.ndarray) -> np.ndarray:
-    """(sites, chains) int, in how many of `STRETCHES` parts of x (sites, chains, draws) some draw moved."""
+    """(sites, chains) int, the number of the `STRETCHES` intervals of x (sites, chains, draws)
+    with a move."""
     changed = x[..., 1:] != x[..., :-1]
     ends = ends_of_stretches(changed.shape[2])
     parts = [changed[..., a:b].any(axis=2) for a, b in pairwise(ends)]
@@ -105,5 +107,7 @@ def stretches_of(x: np.ndarray) -> np.ndarray:
 
 
 def ends_of_stretches(changes: int) -> np.ndarray:
-    """(STRETCHES + 1,) int, where the stretches of so many changes between draws begin and end."""
+    """(STRETCHES + 1,) int, the ends of `STRETCHES` intervals into which so many changes between draws are
+    divided.
+    """
     return np.linspace(0, changes, STRETCHES + 1).astype(int)

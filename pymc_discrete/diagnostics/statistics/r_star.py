@@ -1,4 +1,4 @@
-"""R*: whether a classifier can tell from which chain a draw comes."""
+"""R*: whether a classifier can tell which chain a draw comes from."""
 
 from typing import Any
 
@@ -9,25 +9,27 @@ from pymc_discrete.diagnostics.thresholds import FEWEST_DRAWS_OF_R_STAR
 from pymc_discrete.runtime.checks import check_result
 from pymc_discrete.runtime.names import shown
 
-TRAINED = 0.7  # the share of the draws from which the classifier learns; it is judged by the others
-CATEGORIES = 20  # a discrete variable with up to this many values is given to it as indicators
+TRAINED = 0.7  # the share of the draws from which the classifier learns; it is tested on the others
+CATEGORIES = 20  # a discrete variable with up to this many values is given to the classifier as indicators
 
 
 def r_star(
     data: Any, var_names: str | list[str] | None = None, classifier: Any = None, random_seed: Any = None
 ) -> float:
-    """R*: the accuracy with which a classifier tells the chains of draws apart, times their number.
+    """R*: the accuracy with which a classifier tells the chains of draws apart, times the number of chains.
 
-    It is about 1 where chains have mixed, and their number where each can be told from all others.
-    It sees what no single element shows, such as chains that differ in the correlation of two of them. Chains
-    are split into halves, which are told apart as chains are: R* is at most twice their number.
+    R* is about 1 if the chains have mixed, and the number of chains if each can be told from all others. It
+    shows differences that no single element shows, such as chains that differ in the correlation of two
+    elements. Chains are split into halves, which are treated as chains, so that R* is at most twice the
+    number of chains.
 
     Parameters
     ----------
     data : DataTree with a group posterior, or Dataset; discrete variables of up to 20 values enter as
         indicators of these, all others as numbers
     var_names : names of variables; all of the posterior by default
-    classifier : with methods `fit` and `predict` as scikit-learn's; a forest of 200 trees by default
+    classifier : an object with methods `fit` and `predict` as in scikit-learn; by default a forest of 200
+        trees
     random_seed : int or numpy Generator, for the split of the draws, and of the default classifier
 
     Returns
@@ -78,7 +80,7 @@ def r_star(
 
 
 def columns_of(draws: np.ndarray) -> np.ndarray:
-    """(chains, draws, columns) float, what the classifier is given of draws (chains, draws, ...)."""
+    """(chains, draws, columns) float, the input of the classifier for draws (chains, draws, ...)."""
     flat = draws.reshape(*draws.shape[:2], -1)
     if flat.dtype.kind not in "biu":
         return flat.astype(float)

@@ -12,8 +12,8 @@ from pymc_discrete.diagnostics.statistics.indicators import Indicators, indicato
 def categorical_rhat(data: Any, var_names: str | list[str] | None = None) -> Any:
     r"""R-hat of categories: the greatest split R-hat of the indicators that `categorical_ess` looks at.
 
-    That of Vehtari et al. 2021 with split chains, as `arviz_stats.rhat(method="split")` of 1[z = k]. Ranks
-    are of no use to an indicator, which has two values.
+    It is the R-hat of Vehtari et al. 2021 with split chains, as `arviz_stats.rhat(method="split")` of 1[z =
+    k]. Ranks are of no use to an indicator, which has two values.
 
     Parameters
     ----------
@@ -44,14 +44,15 @@ def categorical_rhat(data: Any, var_names: str | list[str] | None = None) -> Any
 
 
 def hamming_rhat(draws: Any) -> tuple[float, float]:
-    r"""Split R-hat of a whole vector of categories, and that of its worst site.
+    r"""Split R-hat of a whole vector of categories, and R-hat of its worst site.
 
     Gelman and Rubin's R-hat on all indicators 1[z_i = k] together: with H_l = sum_i (1 - sum_k p_ikl^2), half
     the mean squared Hamming distance of two draws of chain l, and T the same of all draws, W = n / (n - 1)
     mean H_l, B / n = m / (m - 1) (T - mean H_l) over m split chains of n draws, R-hat = sqrt(((n - 1) / n W +
     B / n) / W).
 
-    One site of 500 that is frozen apart moves the vector's by a thousandth only: look at both.
+    One site of 500 that stands still at different values changes the R-hat of the vector by a thousandth
+    only, so look at both.
 
     Parameters
     ----------
@@ -92,31 +93,31 @@ def hamming_rhat(draws: Any) -> tuple[float, float]:
 def nested_rhat(data: Any, superchain_ids: Any, var_names: str | list[str] | None = None) -> Any:
     """Nested R-hat, for many short chains in groups (superchains) whose chains began at the same point.
 
-    Computed by `arviz_stats.rhat_nested`; Margossian et al. 2024, Nested R-hat, Bayesian Analysis. The
+    It is computed by `arviz_stats.rhat_nested`; Margossian et al. 2024, Nested R-hat, Bayesian Analysis. The
     values are taken as numbers, so that it suits counts and binary variables, and codes of categories only
     roughly.
 
     Parameters
     ----------
     data : DataTree or Dataset
-    superchain_ids : (chains,) int, the superchain of each chain; of `pmd.sample(chains=64, superchains=8)`
-        np.repeat(np.arange(8), 8)
+    superchain_ids : (chains,) int, the superchain of each chain; for `pmd.sample(chains=64, superchains=8)`
+        it is np.repeat(np.arange(8), 8)
     var_names : names of variables; all of the posterior by default
     """
-    from arviz_stats import rhat_nested  # imported only here, as that takes long
+    from arviz_stats import rhat_nested  # imported only here, since the import takes long
 
     return rhat_nested(data, var_names=var_names, method="split", superchain_ids=np.asarray(superchain_ids))
 
 
 def rhat_of_indicators(shares: np.ndarray, n: int, found: Indicators) -> np.ndarray:
-    """(rows,) float, given the shares of values (sites, split chains, V) in n draws each."""
+    """(rows,) float, R-hat, given the shares of values (sites, split chains, V) in n draws each."""
     means = found.shares(shares)
     within = (means * (1.0 - means)).mean(axis=1) * n / (n - 1)
     return ratio(within, means.var(axis=1, ddof=1), n)
 
 
 def ratio(within: np.ndarray, between: np.ndarray, n: int) -> np.ndarray:
-    """R-hat, given W and B / n, of n draws; 1 where both are 0 and infinite where only W is."""
+    """R-hat, given W and B / n, for n draws; 1 where both are 0, and infinite where only W is 0."""
     none = within <= 1e-14
     rhat = np.sqrt((n - 1) / n + np.maximum(between, 0.0) / np.where(none, 1.0, within))
     return np.where(none, np.where(between <= 1e-14, 1.0, np.inf), rhat)

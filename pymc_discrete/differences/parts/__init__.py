@@ -1,1 +1,1 @@
-"""The ways to find differences, a file each."""
+"""The ways to find differences, one file each."""

@@ -1,18 +1,19 @@
-r"""Exact differences where coefficients of many columns are integrated out, of which few are active.
+r"""Exact differences for many columns whose coefficients are integrated out, of which few are active.
 
-Where each site gates one coefficient, `Swept` reads :math:`T_{kk}` and :math:`t_k` of its tableau. These two
-vectors are kept here, and nothing else of it: in its place stand mean and covariance (n, n) of the linear
-predictor (`integrals.active`), of which the one row that a move needs is computed,
+Where each site gates one coefficient, `Swept` reads :math:`T_{kk}` and :math:`t_k` of its tableau. Here these
+two vectors are kept, and nothing else of the tableau. Its other elements follow from the mean and covariance
+(n, n) of the linear predictor (`integrals.active`); of these elements a move computes the one row that it
+needs,
 
 .. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
 
-where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an
-inactive one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and
-no memory of p x p, and however many coefficients become active, there is room for them. In each new context
-the k active columns enter in chunks, k n (p + n) operations.
+where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an inactive
+one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and stores no
+p x p array, and any number of coefficients may become active. In each new context the k active columns are
+entered in chunks, which costs k n (p + n) operations.
 
-Rounding errors grow with the ratio of prior to posterior variances. After each move the equations of the
-coefficient that it moved are checked, and all is made anew where they do not hold: see `_is_wrong`.
+Rounding errors grow with the ratio of prior to posterior variances. After each move, the equations of the
+coefficient whose gate has changed are checked. If they do not hold, all is computed anew: see `_is_wrong`.
 """
 
 from functools import cached_property
@@ -39,12 +40,12 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import Integral
 from pymc_discrete.structure.rebuild import context_inputs
 
-# the largest error: of prior_variances, relative; of means, in standard deviations
+# the largest error that is tolerated: of prior_variances, relative; of means, in standard deviations
 LARGEST_ERROR = 1e-8
 
 
 class ColumnsContext(NamedTuple):
-    """What does not depend on the gates.
+    """The quantities that do not depend on the gates.
 
     Attributes
     ----------
@@ -64,7 +65,7 @@ class ColumnsContext(NamedTuple):
 
 
 class SweptColumns(NamedTuple):
-    """What is kept of the coefficients with some of them active.
+    """The quantities that are updated when coefficients become active or inactive.
 
     Attributes
     ----------
@@ -92,7 +93,7 @@ class ActiveColumns(OfGates):
 
     @staticmethod
     def holds(integral: Integral, dependence: Dependence) -> bool:
-        """Whether the block enters an integral as gates only, each of which depends on one site."""
+        """Whether the block enters an integral through gates only, each of which depends on one site."""
         of = integral.columns
         return of is not None and OfGates.is_gated(of.gates, of.form[1:], dependence)
 
@@ -101,7 +102,7 @@ class ActiveColumns(OfGates):
         read = [v for v in self.columns.form[1:] if not isinstance(v, Constant)]
         return [*read, *context_inputs([self.of_gates], self.graph.values)]
 
-    # ------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------ quantities that are kept
     def context(self, arrays: dict[Variable, Any]) -> ColumnsContext:
         form = PredictorForm(
             jnp.zeros(self.p),
@@ -113,8 +114,8 @@ class ActiveColumns(OfGates):
             ),
         )
         rest = form.without_others()
-        # the diagonal of X' P0 X, and X' times the slope
-        # added up as they are computed: the squares are as many as the data
+        # The diagonal of X' P0 X, and X' times the slope. The sums are written such that no array of all
+        # squares, which is as large as the data, is stored.
         diagonal = (form.columns**2 * rest.weights).sum(axis=1) - ((form.columns @ rest.half) ** 2).sum(
             axis=1
         )
@@ -125,9 +126,9 @@ class ActiveColumns(OfGates):
         return self._made_anew(none, self._gates(state), context, True)
 
     def _made_anew(self, at: SweptColumns, gates, context: ColumnsContext, really) -> SweptColumns:
-        """The state with all coefficients active whose gate (p,) is not 0, computed from none active.
+        """The state with all coefficients active whose gate (p,) is not 0, starting from none active.
 
-        Coefficients enter in chunks. If `really` is False, `at` is returned as it is.
+        Coefficients are entered in chunks. If `really` is False, `at` is returned as it is.
         """
         form = context.form._replace(gates=gates)
         none = SweptColumns(Predictor.of_none(form), context.diagonal, context.column)
@@ -137,7 +138,7 @@ class ActiveColumns(OfGates):
             at = jax.tree.map(lambda old, new: jnp.where(first, new, old), at, none)
             new = entering(index, form, at.predictor, context.rest)
             scale = jnp.where(entered, prior_variances(form), 1.0)
-            # the rows of these coefficients, times the root of the inverse of their pivot
+            # the rows of the entering coefficients, times the square root of the inverse of their pivot
             rows = (form.columns @ context.rest.times(new.half).T).T * scale
             diagonal = at.diagonal - (rows**2).sum(axis=0)
             column = at.column - new.of_column @ rows
@@ -163,7 +164,8 @@ class ActiveColumns(OfGates):
         mask = jnp.asarray(self.elements[n].mask)[site[0], 0]
         gates, then = self._gates(before), self._gates(after)
         moves = mask & (gates[index] != then[index])
-        # an active coefficient leaves first, and an inactive one does not; then it enters with its new gate
+        # stage 0 makes an active coefficient inactive, and is skipped for an inactive one; stage 1 enters it
+        # with its new gate
         first = jnp.where(gates[index] != 0, 0, 1)
         last = jnp.where(then[index] != 0, 2, 1)
         stage, end = jnp.where(moves, first, 0), jnp.where(moves, last, 0)
@@ -177,7 +179,7 @@ class ActiveColumns(OfGates):
         return self._made_anew(at, then, context, wrong)
 
     def _swept(self, at: SweptColumns, j, gates, leaves, context: ColumnsContext) -> SweptColumns:
-        """The state `at` after coefficient j has become active, or inactive if it `leaves`.
+        """The state `at` after coefficient j has become active, or inactive if `leaves` is true.
 
         Parameters
         ----------
@@ -202,11 +204,11 @@ class ActiveColumns(OfGates):
         return SweptColumns(Predictor(covariance, mean), diagonal, column)
 
     def _is_wrong(self, at: SweptColumns, gates, j, context: ColumnsContext):
-        """() bool, whether what is kept disagrees with the equations of coefficient j.
+        """() bool, whether the quantities kept for coefficient j disagree with its equations.
 
         With V the prior variances and h / g the linear terms of the active coefficients S, and u the slope at
-        the mean, the equations are K P0 x_j = X_S V X_S' P0 z_j and mean = X_S V (X_S' u + h / g), and those
-        of T_jj and t_j by z_j and u.
+        the mean, the equations are K P0 x_j = X_S V X_S' P0 z_j and mean = X_S V (X_S' u + h / g), and the
+        definitions of T_jj and t_j by z_j and u.
         """
         form, rest = context.form._replace(gates=gates), context.rest
         others, x = prior_variances(form), form.columns[j]
@@ -234,7 +236,7 @@ class ActiveColumns(OfGates):
         of_column = residual * jnp.where(on, jnp.sqrt(-tracked), 1 / jnp.sqrt(scale))
         errors = jnp.abs(jnp.array([of_z, of_mean, of_diagonal, of_column]))
         negative = jnp.where(gates != 0, -at.diagonal, at.diagonal) < -LARGEST_ERROR * form.precision
-        return negative.any() | ~(errors <= LARGEST_ERROR).all()  # true if an error is nan
+        return negative.any() | ~(errors <= LARGEST_ERROR).all()  # an error that is nan also counts as wrong
 
     def _own(self, at: SweptColumns, index) -> Tableau:
         return Tableau(at.diagonal[index][..., None], at.column[index])
@@ -242,6 +244,7 @@ class ActiveColumns(OfGates):
     # ------------------------------------------------------------ cost
     @property
     def cost_of_all(self) -> float:
-        """Counted operations of all differences, where a tenth of as many coefficients as rows are active."""
+        """Counted operations of all differences, if the active coefficients are a tenth as many as
+        the rows."""
         p, n = self.graph.shape(self.columns.form[1])
         return float(n) * (n + p) * (1 + n / 10) + 16.0 * p

@@ -48,14 +48,14 @@ from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import context_inputs, rebuild
 from pymc_discrete.structure.terms import Term
 
-# Up to this number of elements that a site enters, the changes of two that have the same label are found by
-# comparing all pairs; beyond it, the sums of all labels are made anew for each move.
+# If a site enters at most this many elements, changes of two elements with the same label are found by
+# comparing all pairs; otherwise the sums of all labels are computed anew for each move.
 FEW_ELEMENTS = 4
 
 
 @dataclass
 class SumsByLabel:
-    """Sums by label in a graph: a vector, and numbers added to it in the places that an index says.
+    """Sums by label in a graph: a vector to which numbers are added at the positions that an index gives.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class SumsByLabel:
 
     @classmethod
     def of(cls, var: Variable) -> "SumsByLabel | None":
-        """A variable of the graph as sums by label; None where it is computed in another way."""
+        """A variable of the graph as `SumsByLabel`; None if it is computed in another way."""
         node = var.owner
         if node is None or not isinstance(node.op, AdvancedIncSubtensor) or node.op.set_instead_of_inc:
             return None
@@ -88,8 +88,8 @@ class ByRows:
 
     Parameters
     ----------
-    summands : (B,) the graph of F at all labels
-    sums : the sums by label that it reads
+    summands : (B,), the graph of F at all labels
+    sums : the sums by label that the graph reads
     size : B
     """
 
@@ -120,7 +120,7 @@ class ByRows:
         Parameters
         ----------
         labels : (...) int
-        values : arrays of this shape, the sums there
+        values : arrays of the same shape, the sums at these labels
         """
         flat, shape = jnp.ravel(labels), jnp.shape(labels)
         own = [
@@ -133,19 +133,19 @@ class ByRows:
 
 
 def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Variable:
-    """How a function of sums by label changes when numbers are added to the sums, as a graph.
+    """The change of a function of sums by label when numbers are added to the sums, as a graph.
 
-    Where it is built of logarithms of the gamma function, and 1 is added or taken away, the difference is a
-    logarithm, which is cheaper, and exact where the two values are large.
+    For logarithms of the gamma function, and a change by 1, the difference is written as a logarithm, which
+    is cheaper, and accurate even if the two values are large.
 
     Parameters
     ----------
-    sums : {sum by label: what is added, (1,)}
+    sums : {sum by label: the number that is added, (1,)}
     """
     moved = Depends(sums)
 
     def change(v: Variable) -> Variable | None:
-        """The change of v as a graph of its own; None where the two values have to be subtracted."""
+        """The change of v as its own graph; None where the two values of v have to be subtracted."""
         node = v.owner
         if v in sums:
             return sums[v].astype(v.type.dtype)
@@ -169,7 +169,7 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
         return -total if isinstance(scalar, Neg) else total
 
     def constant_step(v: Variable) -> float | None:
-        """By how much v grows when an element joins the sums, if always by the same number; else None."""
+        """The increase of v when an element joins the sums, if it is always the same number; else None."""
         if v in sums:
             return constant_number(sums[v])
         node = v.owner
@@ -182,18 +182,18 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
     found = change(summands)
     if found is None:
         (then,) = rebuild([summands], {v: v + c.astype(v.type.dtype) for v, c in sums.items()})
-        counts = summands.type.dtype == "bool"  # whose differences are numbers
+        counts = summands.type.dtype == "bool"  # the difference of two booleans is an integer
         found = then.astype("int64") - summands.astype("int64") if counts else then - summands
     return found + pt.zeros_like(summands)
 
 
 @dataclass
 class FunctionOfSums:
-    """A term as a function of sums over labels.
+    """A term, written as a function of sums over labels.
 
     Attributes
     ----------
-    sums : the sums by label, all of one index
+    sums : the sums by label, which share one index
     inner : the sums over labels, scalars
     rows : {sum over labels: its summands}
     """
@@ -204,10 +204,10 @@ class FunctionOfSums:
 
 
 def sums_apart(total: Variable, graph: LogpGraph) -> Variable:
-    """A graph in which sums by label begin at 0, also those that PyTensor adds to another tensor in place.
+    """The graph, rewritten so that sums by label start from 0 and not from another tensor.
 
-    Its rewrites turn `base + sums` into an increment of `base`. Where `base` depends on the block, this is
-    undone, so that both can be analysed.
+    PyTensor's rewrites turn `base + sums` into an increment of `base`. Where `base` depends on the block,
+    this is undone, so that both can be analysed.
     """
     made: dict[tuple[Variable, ...], Variable] = {}
 
@@ -225,7 +225,7 @@ def sums_apart(total: Variable, graph: LogpGraph) -> Variable:
 
 
 def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSums | None:
-    """A scalar as a function of sums over labels, or None where it is none."""
+    """A scalar as a `FunctionOfSums`; None where it is none."""
     graph = dependence.graph
     sums: dict[Variable, SumsByLabel] = {}
     inner: dict[Variable, Variable] = {}
@@ -248,8 +248,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        # A `Subtensor` is an element of a vector, at a place that depends on the sums. The vector itself does
-        # not: of one that does, the size would not be 1.
+        # A `Subtensor` selects an element of a vector, at a position that depends on the sums. The vector
+        # itself does not depend on them: otherwise it would be on the stack, and its size would not be 1.
         if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
@@ -259,7 +259,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
 
 
 def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
-    """{variable: sums by label} that an elementwise graph reads, None where it reads the block otherwise."""
+    """{variable: sums by label} that an elementwise graph reads; None if it reads the block in
+    another way, too."""
     graph, found, seen, stack = dependence.graph, dict[Variable, SumsByLabel](), set(), [summands]
     size = graph.size(summands)
     while stack:
@@ -287,16 +288,16 @@ def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, Sums
 
 
 def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
-    """Whether each element of the index, and of what is added, depends on a few sites."""
+    """Whether each element of the index, and each number that is added, depends on a few sites."""
     moving = [v for v in (counted.index, counted.stat) if dependence.graph.depends(v)]
     return bool(moving) and not any(dependence.of(v) is None or v.type.ndim == 0 for v in moving)
 
 
 def merged_by_label(terms: Sequence[Term], dependence: Dependence) -> list[Term]:
-    """The terms, where those that are sums over the same labels are added up to one: a label is read once.
+    """The terms, with terms that are sums over the same labels added up, so that a label is read once.
 
-    Terms in which every element adds the same number to the sums are not joined with others, since only their
-    changes can be read from tables.
+    Terms in which every element adds the same number to the sums are added up among themselves only, since
+    their changes can be read from tables, and those of other terms cannot.
     """
     alike: dict[tuple[Variable, bool], list[Term]] = {}
     others = []
@@ -314,13 +315,13 @@ def merged_by_label(terms: Sequence[Term], dependence: Dependence) -> list[Term]
 
 
 def same_sites(variables: Sequence[Variable], dependence: Dependence) -> bool:
-    """Whether the elements of tensors depend on the same sites, in their order."""
+    """Whether the elements of several tensors depend on the same sites, element by element."""
     first, *others = map(dependence.sparse, variables)
     return all(np.array_equal(first, other) for other in others)
 
 
 class ByLabel(MoveByMove):
-    """A term that is a function of sums by label, of which a move changes those of two labels.
+    """A term that is a function of sums by label; a move changes the sums of two labels.
 
     Parameters
     ----------
@@ -333,7 +334,7 @@ class ByLabel(MoveByMove):
     linear = True
     way = "incremental"
     what = "is evaluated at the labels whose sums change"
-    degree = np.inf  # it multiplies any number of sites with one another, as `Incremental.degree` says
+    degree = np.inf  # the term multiplies any number of sites with one another, as `Incremental.degree` says
     why_degree = "a function of sums by label"
 
     def __init__(
@@ -343,7 +344,7 @@ class ByLabel(MoveByMove):
         self.term, self.total, self.found = term, total, found
         self.index = found.sums[0].index
         self.size = self.graph.size(found.sums[0].var)
-        # index and stat depend on the same sites, where both do
+        # the index and the added numbers depend on the same sites, where both depend on sites
         moving = [v for s in found.sums for v in (self.index, s.stat) if self.graph.depends(v)]
         self.source = self.index if self.graph.depends(self.index) else moving[0]
         self.stats_move = any(self.graph.depends(s.stat) for s in found.sums)
@@ -354,9 +355,10 @@ class ByLabel(MoveByMove):
         self.tabulated = self._tables()
 
     def _tables(self) -> list[tuple[Variable, Variable]]:
-        """The change of each summand when an element leaves a label, and when one joins it: (B,) each.
+        """For each summand two tables (B,): its change when an element leaves a label, and when an element
+        joins it.
 
-        Empty where elements differ in what they add, or where a site enters more than one.
+        The list is empty if elements add different numbers, or if a site enters more than one element.
         """
         if self.stats_move or any(e.index.shape[1] > 1 for e in self.elements.values()):
             return []
@@ -372,7 +374,7 @@ class ByLabel(MoveByMove):
 
     @classmethod
     def of(cls, term: Term, dependence: Dependence, space: Space) -> "ByLabel | None":
-        """The part of a term, or None where the term is of another kind."""
+        """The `ByLabel` part of a term; None for a term of another kind."""
         total = sums_apart(term.total, dependence.graph)
         found = as_function_of_sums(total, dependence)
         if found is None:
@@ -399,13 +401,14 @@ class ByLabel(MoveByMove):
 
     @cached_property
     def _kept(self) -> dict[Variable, ByRows]:
-        """{tensor: its function} of what is kept of each label: the tables, or the summands of the state."""
+        """{tensor with a value for each label: its function}: the tables, or, without tables, the
+        summands."""
         if self.tabulated:
             return {table: self._by_rows(table) for pair in self.tabulated for table in pair}
         return dict(zip(self.found.rows.values(), self._rows, strict=True))
 
     def _by_rows(self, summands: Variable) -> ByRows:
-        """A function of the sums by label, at some labels."""
+        """Summands as a function of the sums by label, evaluated at some labels only."""
         return ByRows(summands, [s for s in self._sums if s in ancestors_of(summands)], self.size)
 
     @cached_property
@@ -418,7 +421,7 @@ class ByLabel(MoveByMove):
 
     @cached_property
     def _rows(self) -> list[ByRows]:
-        """The summands of each sum over labels."""
+        """For each sum over labels the function that evaluates its summands."""
         return [self._by_rows(summands) for summands in self.found.rows.values()]
 
     @cached_property
@@ -430,10 +433,11 @@ class ByLabel(MoveByMove):
         return jaxify([*self.found.inner, *self._outer_inputs], [self.total])
 
     def _outer_at(self, sums: Sequence[Any], arrays: dict[Variable, Any]):
-        """h of sums over labels, in their shape."""
+        """The function h at the given sums over labels, in their shape."""
         inputs = [arrays[v].reshape(self.graph.shape(v)) for v in self._outer_inputs]
         shaped = jnp.broadcast_arrays(*sums)
-        # changes are floats, and so are sums of integers and their changes, which may be an index
+        # Changes are floats, and so is a sum of integers and their changes. The sum becomes an integer again,
+        # since it may be an index.
         typed = [s.astype(v.type.dtype) for s, v in zip(shaped, self.found.inner, strict=True)]
         function = lambda *one: jnp.asarray(self._outer(*one, *inputs)[0]).reshape(())
         return jnp.vectorize(function)(*typed)
@@ -444,7 +448,7 @@ class ByLabel(MoveByMove):
         return self.total in self.found.rows
 
     def _inner_at(self, tensors: dict[Variable, Any], arrays: dict[Variable, Any]) -> list[Any]:
-        """The sums over labels."""
+        """The values of the sums over labels."""
         labels = np.arange(self.size)
         return [rows.at(labels, [tensors[v] for v in rows.sums], arrays).sum() for rows in self._rows]
 
@@ -453,7 +457,9 @@ class ByLabel(MoveByMove):
 
     # ------------------------------------------------------------ changes of the sums by label
     def _now(self, n: int, state: BlockState, rows) -> tuple[Any, list[Any]]:
-        """The labels (r, m) of the elements of each site, and what each adds (r, m); 0 for padding."""
+        """The labels (r, m) of the elements of each site, and the numbers (r, m) that they add; 0 for
+        padding.
+        """
         index, mask = self.elements[n].index, self.elements[n].mask
         reader = Reader(self.dependence, state.arrays, rows)
         shape = (len(index) if rows is None else len(rows), index.shape[1])
@@ -471,7 +477,9 @@ class ByLabel(MoveByMove):
         )
 
     def _after(self, n: int, state: BlockState, rows, candidates) -> tuple[Any, list[Any]]:
-        """The labels (r, m, K) of the elements of each site after each move, and what each adds (r, m, K)."""
+        """The labels (r, m, K) of the elements of each site after each move, and the numbers (r, m, K) that
+        they add.
+        """
         elements = self.elements[n]
         mask = elements.mask if rows is None else jnp.asarray(elements.mask)[rows]
 
@@ -500,7 +508,7 @@ class ByLabel(MoveByMove):
         return self.space.by_value(state.x, n, found, rows, candidates)
 
     def _of_moves(self, n: int, state: BlockState, at: Any, rows, candidates):
-        """(r, moves) nats, a column for each move of a site."""
+        """(r, moves) nats, the differences, with a column for each move of a site."""
         before, taken = self._now(n, state, rows)
         after, added = self._after(n, state, rows, candidates)
         after = jnp.broadcast_to(after, jnp.broadcast_shapes(after.shape, added[0].shape))
@@ -518,14 +526,14 @@ class ByLabel(MoveByMove):
         return self._changed(at, changes, state.arrays)
 
     def _changed(self, at: Any, changes: list[Any], arrays: dict[Variable, Any]):
-        """The change of the term from changes of its sums over labels."""
+        """The change of the term, from the changes of its sums over labels."""
         if self._adds:
             return changes[0]
         after = self._outer_at([now + c for now, c in zip(at, changes, strict=True)], arrays)
         return difference(after, self._outer_at(at, arrays))
 
     def _of_one_element(self, state: BlockState, before, taken, after) -> list[Any]:
-        """Changes (r, K) of the sums over labels where a site decides the label of one element."""
+        """Changes (r, K) of the sums over labels if each site decides the label of one element."""
         a, b = before, after[:, 0]
         stats = dict(zip(self._sums, taken, strict=True))
         changes = []
@@ -540,10 +548,10 @@ class ByLabel(MoveByMove):
         return changes
 
     def _of_few_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
-        """Changes (r, K) where a site enters a few elements, several of which may have the same label."""
+        """Changes (r, K) if a site enters a few elements, several of which may have the same label."""
         K = after.shape[2]
         before = jnp.broadcast_to(before[..., None], after.shape)
-        labels = jnp.concatenate([before, after], axis=1)  # (r, 2 m, K)
+        labels = jnp.concatenate([before, after], axis=1)  # the shape is (r, 2 m, K)
         same = labels[:, :, None] == labels[:, None]
         first = ~(same & np.tri(labels.shape[1], k=-1, dtype=bool)[..., None]).any(axis=2)
         whole = []
@@ -578,12 +586,12 @@ class ByLabel(MoveByMove):
         )
 
     def _of_new_sums(self, state: BlockState, sums: list[Any]) -> list[Any]:
-        """Changes (r, C) of the sums over labels, from all sums by label (r, C, B) afterwards."""
+        """Changes (r, C) of the sums over labels, from all sums by label (r, C, B) after the moves."""
         by_tensor = dict(zip(self._sums, sums, strict=True))
         labels = jnp.broadcast_to(np.arange(self.size), sums[0].shape)
         changes = []
         for summands, rows in zip(self.found.rows.values(), self._rows, strict=True):
-            now = state.tensors.get(summands)  # None where tables are kept in place of the summands
+            now = state.tensors.get(summands)  # None if tables are kept in place of the summands
             if now is None:
                 now = rows.at(np.arange(self.size), [state.tensors[v] for v in rows.sums], state.arrays)
             then = rows.at(labels, [by_tensor[v] for v in rows.sums], state.arrays)
@@ -601,7 +609,7 @@ class ByLabel(MoveByMove):
         return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
 
     def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
-        """(r, C) nats, as `joint_differences`, for a batch of rows that fits into memory."""
+        """(r, C) nats, the `joint_differences` of a batch of rows that fits into memory."""
         elements = self.elements[n]
         r, C, m = moves.values.shape
         mask = counted_once(self.source, elements, n, self.dependence, self.space, moves)
@@ -650,14 +658,15 @@ class ByLabel(MoveByMove):
                 new[var] = tensor.at[labels].set(values)
                 continue
             for label, value in zip(labels, values, strict=True):
-                tensor = tensor.at[label].set(value)  # one `set` of all would make XLA copy the tensor
+                # the values are set one by one, since a single `set` of all would make XLA copy the tensor
+                tensor = tensor.at[label].set(value)
             new[var] = tensor
         return new
 
     # ------------------------------------------------------------ cost
     @cached_property
     def _of_row(self) -> float:
-        """Counted operations of evaluating what is summed over labels at one label."""
+        """Counted operations of evaluating all summands at one label."""
         return costs.of_graph([*self.found.rows.values()], self.graph, set(self._sums)) / max(self.size, 1)
 
     @cached_property
@@ -669,19 +678,19 @@ class ByLabel(MoveByMove):
 
 
 def same_for_all(v: Variable) -> Variable | None:
-    """(1,) the one number that all elements of a tensor have; None where they may differ."""
+    """(1,), the one number that all elements of a tensor have; None where elements may differ."""
     if (number := constant_number(v)) is not None:
         return pt.constant(np.full(1, number))
     return v.reshape((1,)) if all(n == 1 for n in v.type.shape) else None
 
 
 def constant_number(v: Variable) -> float | None:
-    """The one number that all elements of a constant have, None for other variables."""
+    """The one number that all elements of a constant have; None for other variables."""
     if isinstance(v, Constant) and np.size(v.data) and not np.ptp(np.asarray(v.data, float)):
         return float(np.ravel(v.data)[0])
     return None
 
 
 def ancestors_of(var: Variable) -> set[Variable]:
-    """The variables that a graph is computed from, and its own."""
+    """The variables that a graph is computed from, and the variable itself."""
     return {var} | {i for node in toposort([var]) for i in node.inputs}

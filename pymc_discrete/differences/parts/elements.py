@@ -18,12 +18,13 @@ from pymc_discrete.structure.terms import Term
 
 @dataclass
 class SiteElements:
-    """The elements of a tensor that depend on each site of one variable, as a table of R entries.
+    """The elements of a tensor that depend on each site of one variable, as a table with R rows, called
+    entries.
 
     Attributes
     ----------
     site : (R,) int
-        The site of each entry, by its number in the space.
+        The site of each entry, as an index into x.
     local : (R,) int
         The same site, counted within the variable.
     index : (R, m) int
@@ -51,11 +52,11 @@ class SiteElements:
         sites, elements = sites[order], elements[order]
         owner, first, counts = np.unique(sites, return_index=True, return_counts=True)
         m = int(counts.max())
-        if pad:  # one entry for every site, however uneven their numbers of elements are
+        if pad:  # one entry for every site, however different their numbers of elements are
             present, owner = owner - start, np.arange(start, start + size)
             first, counts = (np.bincount(present, a, size).astype(int) for a in (first, counts))
         elif len(owner) * m > 4 * len(sites) + 64:
-            # padding would be most of the table: one entry for each element
+            # Padding would be most of the table, so each element gets an entry of its own.
             no_padding = np.ones((len(sites), 1), bool)
             return cls(sites, sites - start, elements[:, None], no_padding, False, False)
         mask = np.arange(m) < counts[:, None]
@@ -66,7 +67,7 @@ class SiteElements:
     def positions(self, rows, size: int):
         """(r,) int, the entry of each of the sites `rows`, -1 for none.
 
-        Requires `unique` entries. The result is a NumPy array where `rows` is one.
+        Each site must have only one entry (`unique`). The result is a NumPy array if `rows` is one.
 
         Parameters
         ----------
@@ -82,7 +83,7 @@ class SiteElements:
         return picked(position, rows)
 
     def add(self, total, values):
-        """Add the (R, k) values of the entries to the (n, k) total of the variable's sites."""
+        """Add the values (R, k) of the entries to the total (n, k) of all sites of the variable."""
         if self.complete:
             return total + values
         return total.at[self.local].add(values, unique_indices=self.unique, indices_are_sorted=True)
@@ -100,8 +101,8 @@ def elements_per_variable(
     elements : (n,) int
         Flat indices of the elements; by default 0, ..., n - 1.
     pad : bool
-        Whether every site of a variable gets one entry, see `SiteElements.complete`. Sites that move together
-        always do.
+        Whether every site of a variable gets one entry, see `SiteElements.complete`. A site that moves
+        together with others always gets one entry.
     """
     elements = np.arange(len(sites)) if elements is None else elements
     owner, element = sites[sites >= 0], np.repeat(elements, (sites >= 0).sum(1))
@@ -109,7 +110,8 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            # A move of several sites finds the entry of each by its index, so that each must have one.
+            # A move of several sites finds the entry of each site by its index, so that each site must have
+            # one entry.
             padded = pad or v.constraint is not None or v.lines is not None
             by_variable[n] = SiteElements.build(
                 owner[of_variable], element[of_variable], start, v.size, padded
@@ -127,7 +129,7 @@ def after_moves(
     rows: Any = None,
     candidates: Any = None,
 ):
-    """(r, m, moves), the elements of a tensor that depend on each site of a variable, after each move.
+    """(r, m, moves), for each site of a variable the elements that depend on it, after each of its moves.
 
     Parameters
     ----------
@@ -153,7 +155,8 @@ def after_joint_moves(
     space: Space,
     moves: JointMoves,
 ):
-    """(r m, k, C), the elements of a tensor that depend on each site of each row, after all of the row moved.
+    """(r m, k, C), for each site of each row the elements that depend on it, after all sites of the row
+    moved.
 
     Parameters
     ----------
@@ -171,9 +174,9 @@ def after_joint_moves(
 def counted_once(
     var: Variable, elements: SiteElements, n: int, dependence: Dependence, space: Space, moves: JointMoves
 ):
-    """(r m, k) bool, which elements of each site of each row depend on no site that stands before it there.
+    """(r m, k) bool, for each site of a row the elements that depend on no earlier site of the row.
 
-    Each element that some site of a row changes is thus selected once. Padding is False.
+    Each element that depends on a site of a row is thus selected exactly once. Padding is False.
     """
     m = moves.sites.shape[1]
     mask = jnp.asarray(elements.mask)[moves.each] & moves.first[:, None]
@@ -188,7 +191,7 @@ def counted_once(
 
 @dataclass
 class TermElements:
-    """A term's elements that depend on one variable, grouped by the site of that variable.
+    """The elements of a term that depend on one variable, grouped by the sites of this variable.
 
     Attributes
     ----------
@@ -211,7 +214,7 @@ class TermElements:
 
 
 def weighted_values(values, term: Term, arrays):
-    """Values of elements of a term as floats, multiplied by the term's weight."""
+    """Values of elements of a term as floats, multiplied by the weight of the term."""
     values = values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(jnp.result_type(float))
     if term.weight is None:
         return values
@@ -231,10 +234,11 @@ def masked_sum(values, mask):
 def difference(then, now):
     """The change of a log density from `now` to `then`, where nan counts as -inf.
 
-    -inf where `then` is impossible and `now` is not, 0 where both are.
+    The change is -inf where only `then` is impossible, and 0 where both are impossible.
     """
     then = jnp.where(jnp.isnan(then), -jnp.inf, then)
-    # Equal finite values are subtracted too, and not replaced by 0: their derivatives may be asked for.
+    # Equal finite values are subtracted as well, and not replaced by 0, so that derivatives of the result are
+    # right.
     change = jnp.where((then == now) & jnp.isinf(now), 0.0, then - now)
     return jnp.where(jnp.isneginf(then), jnp.where(jnp.isneginf(now), 0.0, -jnp.inf), change)
 
@@ -246,10 +250,11 @@ def sum_in_order(arrays):
 
 
 def leaves_of(terms: list[Term], values: list[Variable]) -> list[Variable]:
-    """What has to be evaluated before the terms: the variables of the model that they read and no site moves.
+    """The inputs of the graphs of some terms: tensors outside the block that must be known to evaluate the
+    terms.
 
-    These are the terms' weights that are no constants, and all else that enters their graphs from outside of
-    the block, such as data and the values of continuous variables.
+    The inputs are the weights of the terms that are no constants, and all tensors that enter the graphs from
+    outside the block, such as data and the values of continuous variables.
     """
     weights = [t.weight for t in terms if t.weight is not None and not isinstance(t.weight, Constant)]
     return [*weights, *context_inputs([t.var for t in terms], values)] if terms else []

@@ -17,9 +17,9 @@ class JointMoves(NamedTuple):
     Attributes
     ----------
     sites : (r, m) int
-        The sites, counted within the variable. One may stand several times in a row, with the same values.
+        The sites, counted within the variable. A row may repeat a site, with the same values.
     values : (r, C, m) int
-        The values that they move to, at each of C candidates.
+        The values that the sites move to, at each of C candidates.
     """
 
     sites: Any
@@ -37,29 +37,30 @@ class JointMoves(NamedTuple):
 
     @property
     def first(self) -> Any:
-        """(r m,) bool, False where the same site stands in its row before."""
+        """(r m,) bool, False where the same site occurs earlier in its row."""
         before = np.tri(self.sites.shape[1], k=-1, dtype=bool)
         again = (self.sites[:, :, None] == self.sites[:, None, :]) & before
         return ~again.any(axis=-1).reshape(-1)
 
     def summed(self, changes: Any) -> Any:
-        """(r, ...), what all sites of a row change, from the changes (r m, ...) of each."""
+        """(r, ...), the sum over the sites of each row of the changes (r m, ...) that each site makes."""
         return changes.reshape(*self.sites.shape, *changes.shape[1:]).sum(axis=1)
 
 
 class Moves(NamedTuple):
-    """The sites that move in each entry of an index table, and their candidate values.
+    """The site, or sites, that move in each entry of an index table, with the values that they move to.
 
-    One item per site that moves in an entry; if several move, they take their k-th candidates together.
+    The lists have one item for each site that moves in an entry. If several sites move in an entry, they take
+    their k-th candidates together.
 
     Attributes
     ----------
     sites : [(R,) int]
         The site that moves in each entry of the index tables.
     candidates : [(r, k) int]
-        The values that it takes, for the r entries that are evaluated.
+        The values that this site takes, for the r entries that are evaluated.
     jointly : (variable of the graph, JointMoves), optional
-        Sites of one variable, known at run time only: in entry e those of row e // m move.
+        Sites of one variable, known at run time only: in entry e the m sites of row e // m move.
     """
 
     sites: list[np.ndarray]
@@ -95,11 +96,13 @@ class Choice(NamedTuple):
 
 
 def common_condition(values: list[Any], reads: list[np.ndarray | None]):
-    """The condition of the `Choice`s among the values, if nothing else in them depends on the candidate.
+    """The condition that the `Choice`s among the values share, if nothing else depends on the candidate; else
+    None.
 
-    A function of such values is itself a `Choice` with that condition, computed twice in place of k times.
-    None if there is no `Choice`, if their conditions differ, or if another value depends on the candidate,
-    which is seen by its last axis: that of the candidates, of length 1 where there is one value for all.
+    A function of such values is itself a `Choice` with this condition, computed twice in place of k times.
+    The result is None if there is no `Choice`, if their conditions differ, or if another value depends on the
+    candidate. The last axis of a value is the axis of candidates; it has length 1 if the value is the same
+    for all candidates.
 
     Parameters
     ----------
@@ -206,11 +209,11 @@ class Reader:
         return Choice.of(result) if var.type.dtype == "bool" and jnp.shape(result)[-1] > 2 else result
 
     def _computed(self, node: Apply, rule: Elements, values: list[Any], fixed: list[Any]):
-        """The elements of a node's output, given those of its inputs."""
+        """The elements of the output of a node, computed from elements of its inputs."""
         return rule.compute(values, fixed)
 
     def _whole(self, var: Variable):
-        """An input that does not depend on the block, flat; unchanged if it is not an array."""
+        """An input that does not depend on the block, flattened; an input that is no array is unchanged."""
         return (
             self.arrays[var]
             if not isinstance(var, Constant)
@@ -233,13 +236,13 @@ class Reader:
         return jnp.broadcast_to(value, shape)
 
     def _of_entries(self, rule: Entries, var: Variable, index: np.ndarray):
-        """Elements of an Op that computes several of them together (an entry), such as a row of a softmax.
+        """Elements of an Op that computes several elements together (an entry), such as a row of a softmax.
 
         Each entry is computed once, however many of its elements are read.
         """
         n = var.owner.outputs.index(var)
         entry, place = rule.entry[n][index], rule.place[n][index]
-        # along the last axes of `index` the entry may be the same: it is then computed once for these axes
+        # along the last axes of `index` the entry may be constant; it is then computed once for these axes
         while entry.ndim > 1 and (entry == entry[..., :1]).all():
             entry = entry[..., 0]
         key = (var.owner, entry.shape, entry.tobytes())
@@ -254,10 +257,10 @@ class Reader:
                     for reads, i in zip(rule.reads, var.owner.inputs, strict=True)
                 ]
             )
-        values = self._memo[key][n]  # (r, ..., c, k)
+        values = self._memo[key][n]  # the values have the shape (r, ..., c, k)
         place = place.reshape(*entry.shape, -1)
         places = place.reshape(-1, place.shape[-1])
-        if (places == places[:1]).all():  # the same elements are read of every entry
+        if (places == places[:1]).all():  # the positions read are the same in every entry
             values = (
                 values
                 if np.array_equal(places[0], np.arange(values.shape[-2]))
@@ -274,13 +277,15 @@ class Reader:
         return values.reshape(*values.shape[:-2], *index.shape[entry.ndim :], values.shape[-1])
 
     def _fixed(self, f: np.ndarray, index: np.ndarray):
-        """The rows of a constant table (n_out, m) of the rule for the elements `index`."""
+        """The rows for the elements `index` of a constant table (n_out, m) in the rule of an Op."""
         inner = index[..., None] * f.shape[1] + np.arange(f.shape[1])
         value = take(f.reshape(-1), inner, self.positions)
         return value if f.shape[1] > 1 else value.reshape(jnp.shape(value))
 
     def _site(self, var: Variable, index: np.ndarray):
-        """Elements of one of the block's variables: candidate values of sites that move, else the values."""
+        """Elements of a variable of the block: candidate values for the sites that move, else the current
+        values.
+        """
         values = take(self.arrays[var], index, self.positions)[..., None]
         if self.moves is None:
             return values
@@ -300,14 +305,14 @@ class Reader:
         return values
 
     def _moved_jointly(self, index: np.ndarray, values: Any, moves: JointMoves):
-        """(r m, ..., C), elements of a variable of which the sites of each row have moved.
+        """(r m, ..., C), elements of a variable after all sites of each row have moved.
 
         Parameters
         ----------
         index : (R, ...) int
             Flat indices of the elements.
         values : (r m, ..., 1)
-            The current values.
+            The current values of these elements.
         """
         tail, m = (1,) * (index.ndim - 1), moves.sites.shape[1]
         row = np.arange(moves.sites.size) // m

@@ -69,7 +69,8 @@ class Gradient(Part):
     Attributes
     ----------
     blind : str
-        Why the gradient does not show how the density changes when a site moves; "" where it does.
+        The reason why the gradient does not approximate the change of the density when a site moves; "" if
+        there is none.
     """
 
     exact = False
@@ -105,7 +106,9 @@ class Gradient(Part):
 
     @property
     def choosing(self) -> np.ndarray:
-        """Sites that select among values (`mu[z]`, `switch(z, a, b)`) in what is evaluated exactly."""
+        """Sites that select among values (`mu[z]`, `switch(z, a, b)`) in the tensors that are evaluated
+        exactly.
+        """
         sites = [np.zeros(0, int)]
         for p in self.pointwise:
             for node in toposort([p.term.var]):
@@ -117,7 +120,7 @@ class Gradient(Part):
         return np.unique(np.concatenate(sites))
 
     def _note_blind(self, why: str) -> None:
-        """Set `blind` to a reason, unless an earlier one was noted."""
+        """Set `blind` to a reason, unless it has one already."""
         self.blind = self.blind or why
 
     def _float(self, var: Variable) -> Variable:
@@ -169,9 +172,10 @@ class Gradient(Part):
         return rest
 
     def _check_leaves(self, rest: Variable) -> None:
-        """Set `blind` if one of the floats affects the density only through Ops without a useful derivative.
+        """Set `blind` if one of the float variables affects the density only through Ops without a useful
+        derivative.
 
-        A float that only guards the support of the density needs no derivative.
+        A float variable that only decides where the density is 0 needs no derivative.
         """
         users = users_of(rest)
 
@@ -201,7 +205,7 @@ class Gradient(Part):
     # ------------------------------------------------------------ differences
     @cached_property
     def _slope_inputs(self) -> list[Variable]:
-        """The variables that the gradients read besides the block and the floats."""
+        """The variables that the gradients read besides the block and the float variables."""
         return context_inputs(self._slopes, [*self.graph.values, *self._floats.values()])
 
     @cached_property

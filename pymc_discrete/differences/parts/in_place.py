@@ -34,7 +34,7 @@ from pymc_discrete.structure.terms import Term
 
 
 class Joined(NamedTuple):
-    """Elements of one term, and the sites that each depends on.
+    """Elements of one term, and the sites that each element depends on.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Joined(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Elements of a term that depend on J sites each, of the same variables.
+    """Elements of a term that depend on J sites each; the j-th sites of all elements belong to one variable.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Group(NamedTuple):
 
 
 class Pointwise(TermElements):
-    """Elements of one term, evaluated at the moves of one variable's sites."""
+    """Elements of one term, evaluated at the moves of the sites of one variable."""
 
     def moves(self, state: BlockState, rows=None, candidates=None):
         """(r, moves) nats, the change of the sum of each site's elements at each of its moves.
@@ -95,7 +95,7 @@ class Pointwise(TermElements):
             return change if elements.complete else jnp.where((positions >= 0)[:, None], change, 0.0)
         if isinstance(rows, np.ndarray):
             # `self.elements` may have several entries for one site. The entries of the wanted sites are
-            # evaluated, and the results of each site added up.
+            # evaluated, and the results for each site are added up.
             positions = np.flatnonzero(np.isin(elements.local, rows))
             order = np.argsort(rows)
             where = order[np.searchsorted(rows, elements.local[positions], sorter=order)]
@@ -112,7 +112,8 @@ class Pointwise(TermElements):
         return change if rows is None else change[rows]
 
     def _moves_at(self, state: BlockState, positions, candidates):
-        """(r, moves) nats, as `moves`, for some entries of `self.elements`; None means all."""
+        """(r, moves) nats, the result of `moves` for some entries of `self.elements`; None means
+        all entries."""
         if candidates is None:
             start, v = self.space.blocks[self.n]
             complete = self.elements.complete and positions is None
@@ -138,7 +139,7 @@ class Pointwise(TermElements):
     def joint_moves(self, state: BlockState, moves: JointMoves):
         """(r, C) nats, the change of the sum of the elements of all sites that move together.
 
-        Elements that depend on several of the sites count once.
+        An element that depends on several of the sites is counted once.
         """
         graph = (self.term.var, self.elements, self.n)
         now = Reader(self.dependence, state.arrays, moves.each).read(self.term.var, self.elements.index)
@@ -151,8 +152,8 @@ class Pointwise(TermElements):
     def cost_of_value(self) -> float:
         """Counted operations of evaluating all elements once, at one value of every site.
 
-        Counts, in every tensor between the site and the elements, the elements that are read and that depend
-        on the site.
+        In every tensor between the site and the elements, it counts the elements that are read and depend on
+        the site.
         """
         graph = self.dependence.graph
         var, site = self.term.var, graph.values[self.n]
@@ -164,7 +165,7 @@ class Pointwise(TermElements):
         total = 0.0
         for node in reversed(nodes):
             rule = self.dependence.rule(node)
-            assert rule is not None  # an Op without a rule makes terms that no `Group` holds
+            assert rule is not None  # elements of an Op without a rule are in no `Group`, so there is a rule
             read_of_outputs = [entries_of(rule, n, read[o]) for n, o in enumerate(node.outputs) if o in read]
             elements = np.unique(np.concatenate(read_of_outputs))
             each = of_scalar_op(node)
@@ -177,12 +178,14 @@ class Pointwise(TermElements):
 
 
 def entries_of(rule: Elements | Entries, n: int, elements: np.ndarray) -> np.ndarray:
-    """(m,) int, the rule's entries from which the elements (n_out,) bool of output n are computed."""
+    """(m,) int, the entries of a rule from which the elements of output n where `elements` (n_out,) is True
+    are computed.
+    """
     return rule.entry[n][elements] if isinstance(rule, Entries) else np.flatnonzero(elements)
 
 
 class InPlace(Part):
-    """Elements of terms that are evaluated at the moves of each of their sites.
+    """Elements of terms, evaluated at the moves of each of their sites.
 
     Parameters
     ----------
@@ -216,7 +219,7 @@ class InPlace(Part):
     def padded(self) -> bool:
         """Whether each site has only one entry in the tables `SiteElements`, padded to a common length.
 
-        If so, the differences of a few sites can be computed without those of the others.
+        If so, the differences of a few sites can be computed without the differences of the others.
         """
         return all(p.elements.unique for p in self.pointwise)
 
@@ -247,7 +250,9 @@ class InPlace(Part):
         return groups
 
     def factors(self, context: Any, state_at: Callable[[Any], BlockState]) -> Factors:
-        """Elements of three and more sites that are sums over pairs of sites become tables of pairs."""
+        """A table of each element over its sites, or tables of pairs if the element is a sum over pairs of
+        its sites.
+        """
         arrays = state_at(jnp.asarray(self.space.lower)).arrays
         unary: dict[int, Any] = {}
         tables: list[tuple[np.ndarray, Any]] = []
@@ -291,8 +296,9 @@ class InPlace(Part):
 
         Returns
         -------
-        alone : [(E, K) nats], for each site, with the others at their lowest values
-        together : {(j, k): (E, Kj, Kk) nats}, what sites j and k add to that together
+        alone : [(E, K) nats], for each site the elements with the other sites at their lowest values
+        together : {(j, k): (E, Kj, Kk) nats}, the interaction of sites j and k, which is added to their
+            single values
         """
         widths = [self.space.variables[n].K for n in group.variables]
         alone = []

@@ -1,6 +1,6 @@
 """Exact differences of a term that joins many sites, from evaluating the part of its graph that changes.
 
-A walk from the term towards its inputs stops at the frontier: tensors whose elements depend on a few sites
+A walk from the term towards its inputs stops at the *frontier*: tensors whose elements depend on a few sites
 each, and linear maps of such tensors (`u = X @ (gamma * beta)`). A move changes a few elements of a frontier
 tensor, or adds a multiple of one column of the linear map. The rest of the graph, from the frontier to the
 term, is evaluated on the changed frontier, for all moves at once. Without a linear map in the frontier this
@@ -40,25 +40,29 @@ from pymc_discrete.structure.rebuild import context_inputs
 from pymc_discrete.structure.sums import all_summands
 from pymc_discrete.structure.terms import Term
 
-MEMORY_CAP = 2**27  # bytes of the changed frontiers of all moves that are evaluated at once
+# the largest number of bytes that changed frontiers (see the top of this file) of moves evaluated at once may
+# take
+MEMORY_CAP = 2**27
 
 
 @dataclass
 class Frontier:
-    """A tensor on which the rest of a term is evaluated: a sparse tensor itself, or a linear map of one.
+    """A tensor on which the rest of a term is evaluated: a tensor whose elements depend on a few sites each,
+    or a linear map of one.
 
     Attributes
     ----------
     var : Variable
         The tensor.
     source : Variable
-        The sparse tensor.
+        The tensor whose elements depend on a few sites each.
     elements : {variable number: SiteElements}
         The elements of the source that depend on each site.
     node : Apply
         The linear map; None where the tensor is the source.
     update : callable
-        How a change of elements of the source changes the linear map, see `columns.column_update`.
+        A function from a change of elements of the source to the change of the linear map, see
+        `columns.column_update`.
     """
 
     var: Variable
@@ -99,7 +103,7 @@ def frontier_of(total: Variable, dependence: Dependence, space: Space) -> list[F
 
 
 class Incremental(MoveByMove):
-    """A term of which only the rest, from the frontier to the term, is evaluated again for each move.
+    """A term; for each move only the part of its graph from the frontier to the term is evaluated again.
 
     Parameters
     ----------
@@ -152,12 +156,12 @@ class Incremental(MoveByMove):
 
     @property
     def way(self) -> str:
-        """How its differences are found, in a word."""
+        """A word for the way in which the differences are computed."""
         return "incremental" if self.linear else "brute force"
 
     @property
     def what(self) -> str:
-        """What is done for a difference, for the log."""
+        """A text for the log about the work for one difference."""
         return "is evaluated on changed linear maps" if self.linear else "is evaluated at every neighbour"
 
     # ------------------------------------------------------------ from the frontier to the term
@@ -188,7 +192,7 @@ class Incremental(MoveByMove):
         return self.space.by_value(state.x, n, moves, rows, candidates)
 
     def _moves(self, n: int, state: BlockState, at: Any, context: Any, rows, candidates):
-        """(r, moves) nats, as `differences`, with a column for each move of a site and not for each value."""
+        """(r, moves) nats, the differences with a column for each move of a site, and not for each value."""
         v, (after, now) = self.space.variables[n], self._rest_at(state, at)
 
         def after_moves(rows, candidates=None):
@@ -208,10 +212,10 @@ class Incremental(MoveByMove):
         return difference(in_batches(after_moves, v.size, batch), now)
 
     def _rest_at(self, state: BlockState, at: Any) -> tuple[Callable, Any]:
-        """The term as a function of changed frontiers, and its value at the current one.
+        """The term as a function of changed frontiers, and its value at the current frontier.
 
-        The function takes a list with an array (r, C, *shape) for every tensor of the frontier, None for one
-        that does not change, and returns (r, C) nats. Both values are up to the same constant.
+        The function takes a list with an array (r, C, *shape) for every tensor of the frontier, or None for a
+        tensor that does not change, and returns (r, C) nats. Both values lack the same constant.
         """
         inputs = self._input_values(state.arrays)
         reference_summands = reference(at) if isinstance(at, tuple) else None
@@ -239,7 +243,7 @@ class Incremental(MoveByMove):
         return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
 
     def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
-        """(r, C) nats, as `joint_differences`, for a batch of rows that fits into memory."""
+        """(r, C) nats, the `joint_differences` of a batch of rows that fits into memory."""
         after, now = self._rest_at(state, at)
         changed = [
             self._changed_jointly(f, n, state, moves) if n in f.elements else None for f in self.frontier
@@ -254,7 +258,7 @@ class Incremental(MoveByMove):
         }
 
     def _source_after(self, f: Frontier, n: int, state: BlockState, rows, candidates=None):
-        """(r, m, moves), the elements of the source that depend on each site, after each of its moves.
+        """(r, m, moves), for each site the elements of the source that depend on it, after each of its moves.
 
         Parameters
         ----------
@@ -266,7 +270,7 @@ class Incremental(MoveByMove):
         return after_moves(f.source, f.elements[n], n, state, self.dependence, self.space, rows, candidates)
 
     def _source_change(self, f: Frontier, n: int, state: BlockState, rows, candidates=None, dtype=float):
-        """(r, m, moves), as `_source_after`, less the current values."""
+        """(r, m, moves), the result of `_source_after` less the current values."""
         elements = f.elements[n]
         now = Reader(self.dependence, state.arrays, rows).read(f.source, elements.index)
         then = self._source_after(f, n, state, rows, candidates)
@@ -281,8 +285,8 @@ class Incremental(MoveByMove):
         current = state.tensors[f.var]
         if f.node is not None:
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
-            # float32 represents integers exactly up to 2^24 only; float64 does up to 2^53, and its products
-            # are faster than those of integers
+            # float32 represents integers exactly only up to 2^24, and float64 up to 2^53; products in float64
+            # take less time than products of integers
             dtype = current.dtype if integer and floats_are_32_bit() else float
             delta = self._source_change(f, n, state, rows, candidates, dtype)
             tensor = current + f.update(delta, f.elements[n].index, rows, self._operands(f, state.arrays))
@@ -297,7 +301,7 @@ class Incremental(MoveByMove):
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
 
     def _changed_jointly(self, f: Frontier, n: int, state: BlockState, moves: JointMoves):
-        """(r, C, *shape), as `_changed`, after all sites of each row have moved."""
+        """(r, C, *shape), the frontier tensor after all sites of each row have moved."""
         current, index, sites = state.tensors[f.var], f.elements[n].index, moves.each
         if f.node is not None:
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
@@ -314,9 +318,10 @@ class Incremental(MoveByMove):
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
 
     def _joint_change(self, f: Frontier, n: int, state: BlockState, moves: JointMoves, dtype=float):
-        """(r m, k, C), how the source's elements that each site enters change; 0 for padding.
+        """(r m, k, C), the changes of the source's elements that each site enters; 0 for padding.
 
-        An element that several sites of a row enter has its change at one of them, and 0 at the others.
+        An element that several sites of a row enter has its change at one of these sites, and 0 at the
+        others.
         """
         graph = (f.source, f.elements[n], n)
         now = Reader(self.dependence, state.arrays, moves.each).read(f.source, f.elements[n].index)
@@ -325,7 +330,7 @@ class Incremental(MoveByMove):
         return jnp.where(mask[..., None], jnp.asarray(then, dtype) - jnp.asarray(now, dtype), 0)
 
     def _operands(self, f: Frontier, arrays: dict[Variable, Any]) -> list[Any]:
-        """The inputs of a linear map, None for the one that depends on the block."""
+        """The inputs of a linear map, with None for the input that depends on the block."""
         inputs = []
         for i in f.node.inputs if f.node is not None else ():
             value = np.asarray(i.data) if isinstance(i, Constant) else arrays.get(i)
@@ -344,11 +349,11 @@ class Incremental(MoveByMove):
 
     @property
     def why_degree(self) -> str | None:
-        """The Op that makes the degree infinite, or None."""
+        """The name of the Op that makes the degree infinite; None if the degree is finite."""
         return self._degrees.cause(self.total)
 
     def factors(self, context: Any, state_at: Callable[[Any], BlockState]) -> Factors | None:
-        """First and second differences from the lowest values, for a term of degree 2 in its sites."""
+        """First and second differences from the lowest values, if the term has degree 2 in its sites."""
         if self.degree > 2:
             return None
         lowest = jnp.asarray(self.space.lower)
@@ -380,7 +385,7 @@ class Incremental(MoveByMove):
     # ------------------------------------------------------------ cost
     @cached_property
     def rest_cost(self) -> float:
-        """Counted operations of evaluating the rest once."""
+        """Counted operations of evaluating once the graph from the frontier to the term."""
         return costs.of_graph([self.total], self.graph, set(self.tensors))
 
     @property
@@ -389,7 +394,7 @@ class Incremental(MoveByMove):
 
 
 def in_batches(function, n: int, batch: int):
-    """`function(rows)` for the rows 0, ..., n - 1, evaluated for `batch` rows at a time."""
+    """The results of `function(rows)` for the rows 0, ..., n - 1, with `batch` rows in each call."""
     steps = -(-n // batch)
     rows = jnp.minimum(jnp.arange(steps * batch), n - 1).reshape(steps, batch)
     out = jax.lax.map(function, rows)

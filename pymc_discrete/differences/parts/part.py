@@ -1,14 +1,14 @@
-"""The interface of the parts of a log density: which sites a part depends on, and its differences.
+"""The interface of the parts of a log density: the sites that a part depends on, and its differences.
 
 A target's log density is a sum of parts. Each part computes the differences of its own terms in its own way:
 
 - `Tables`: elements of one or two sites, tabulated once per context.
 - `InPlace`: elements of a few sites, evaluated at the moves of each of these sites.
 - `Incremental`: a term that joins many sites, evaluated on the tensors that a move changes.
-- `Quadratic`: the same for a quadratic function of a linear map, with two matrix products.
-- `ByLabel`: a function of sums by label, evaluated at the labels that a move takes from and gives to.
+- `Quadratic`: a quadratic function of a linear map, by two matrix products.
+- `ByLabel`: a function of sums by label, evaluated at the two labels whose sums a move changes.
 - `Swept`: an integral over coefficients that sites gate, from a swept tableau.
-- `ActiveColumns`: the same for many columns, of which few are active, without a tableau.
+- `ActiveColumns`: an integral over coefficients of many columns, of which few are active, without a tableau.
 - `Gradient`: a term that joins many sites, by a first-order estimate.
 
 Code that needs differences, conditionals or factors loops over the parts.
@@ -36,7 +36,7 @@ class BlockState(NamedTuple):
     arrays : {variable of the graph: flat array}
         The values of the block's variables and of the context's leaves.
     tensors : {variable of the graph: array}
-        The values at x of the parts' `tensors`; empty where none of the parts in use has any.
+        The values at x of the parts' `tensors`; empty if no part in use has any.
     """
 
     x: Any
@@ -47,7 +47,7 @@ class BlockState(NamedTuple):
 class Factors(NamedTuple):
     """A part of a log density as a sum of functions of a few sites each, up to a constant.
 
-    Where a site has fewer than its variable's K values, the entries beyond its own values are undefined.
+    Where a site has fewer than its variable's K values, the elements beyond its own values are undefined.
 
     Attributes
     ----------
@@ -79,7 +79,8 @@ class Part(ABC):
     exact : bool
         Whether the differences are exact.
     mixing : bool
-        Whether every site of the part interacts with every other, so that only one can be drawn at a time.
+        Whether every site of the part interacts with every other, so that only one site can be drawn at a
+        time.
     """
 
     exact: ClassVar[bool] = True
@@ -88,19 +89,20 @@ class Part(ABC):
     def __init__(self, dependence: Dependence, space: Space):
         self.dependence, self.space, self.graph = dependence, space, dependence.graph
 
-    # ------------------------------------------------------------ the sites it depends on
+    # ------------------------------------------------------------ the sites that the part depends on
     @property
     @abstractmethod
     def sites(self) -> np.ndarray:
-        """(m,) int, numbers of the sites that the part depends on, sorted."""
+        """(m,) int, the indices in x of the sites that the part depends on, sorted."""
 
     @cached_property
     def variables(self) -> set[int]:
-        """Numbers of the variables that these sites belong to."""
+        """The indices of the variables of these sites."""
         numbers = np.searchsorted(self.space.starts, self.sites, side="right") - 1
         return set(np.unique(numbers).tolist())
 
-    # ------------------------------------------------------------ the variables of the graph that it reads
+    # ------------------------------------------------------------ the variables of the graph that the part
+    # reads
     @property
     @abstractmethod
     def leaves(self) -> list[Variable]:
@@ -113,24 +115,29 @@ class Part(ABC):
 
     # ------------------------------------------------------------ differences, pure JAX functions
     def context(self, arrays: dict[Variable, Any]) -> Any:
-        """All that `differences` needs and that does not depend on x, computed once per context.
+        """Quantities that `differences` needs and that do not depend on x, computed once per context.
 
         `arrays` is as in `BlockState`, at any x.
         """
         return ()
 
     def context_of(self, n: int, context: Any, rows: Any) -> Any:
-        """What `differences` reads of the context for the sites `rows` of variable n, at any x."""
+        """The quantities of the context that `differences` needs for the sites `rows` of variable n, at any
+        x.
+        """
         return context
 
     def at(self, state: BlockState, context: Any) -> Any:
-        """All that `differences` needs and that depends on x but not on the move, computed once per x."""
+        """Quantities that `differences` needs and that depend on x but not on the move, computed
+        once per x."""
         return ()
 
     def at_after(
         self, n: int, site: Any, before: BlockState, after: BlockState, at: Any, context: Any
     ) -> Any:
-        """The result of `at` after a site (1,) of variable n has moved, given that `before`."""
+        """The result of `at` after a site (1,) of variable n has moved, computed from the result before the
+        move.
+        """
         return self.at(after, context)
 
     @abstractmethod
@@ -154,8 +161,8 @@ class Part(ABC):
     def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: Any):
         """(r, C) nats, the changes of the log density when several sites of variable n move together.
 
-        With T an element that depends on sites a and b, the change is T(x_a', x_b') - T(x_a, x_b). It is not
-        put together from single changes, since a state between the two may be impossible.
+        With T an element that depends on sites a and b, the change is T(x_a', x_b') - T(x_a, x_b). The change
+        is not a sum of single changes, since a state between the two may be impossible.
 
         Parameters
         ----------
@@ -170,7 +177,7 @@ class Part(ABC):
     def log_weights(self, n: int, state: BlockState, at: Any, context: Any, inside: np.ndarray):
         """(r, K) nats at each value of the sites of variable n, up to a constant for each site.
 
-        Tabulated pairs of which both sites are `inside` (d,) bool are left out.
+        Tables of pairs are left out if both sites of the pair are `inside` (d,) bool.
         """
         return self.differences(n, state, at, context)
 
@@ -196,7 +203,7 @@ class Part(ABC):
         """
         return None
 
-    # ------------------------------------------------------------ what it costs
+    # ------------------------------------------------------------ the cost of the differences
     @abstractmethod
     def cost(self, share: float, values: list[int]) -> float:
         """Counted operations of the differences that one transition computes.
@@ -215,7 +222,7 @@ class Part(ABC):
 
 
 class MoveByMove(Part):
-    """A part that computes each move's difference alone: all cost as many times what one costs."""
+    """A part that computes the difference of each move separately, each at the same cost."""
 
     @property
     @abstractmethod

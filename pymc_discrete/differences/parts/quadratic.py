@@ -35,7 +35,7 @@ class Quadratic(Incremental):
 
     @staticmethod
     def holds(total: Variable, frontier: list[Frontier], dependence: Dependence) -> bool:
-        """Whether a term with this frontier is of this kind."""
+        """Whether a term with the given frontier is a quadratic function of one linear map."""
         if len(frontier) != 1:
             return False
         f = frontier[0]
@@ -46,7 +46,7 @@ class Quadratic(Incremental):
 
     @cached_property
     def _u(self) -> Variable:
-        """A float variable in place of the map: if the map is of integers, its own gradient would be 0."""
+        """A float variable in place of the linear map, since a map of integers would have the gradient 0."""
         return pt.tensor(shape=self.frontier[0].var.type.shape, dtype=pytensor.config.floatX)
 
     @cached_property
@@ -71,7 +71,8 @@ class Quadratic(Incremental):
     def _columns(self, n: int, arrays: dict[Variable, Any]):
         """(sites, |u|), the column of the linear map's matrix for each site of variable n.
 
-        It is how the map's output u changes if the element of its input that the site changes grows by 1.
+        The column is the change of the map's output u when the element of the input that the site changes
+        grows by 1.
         """
         f = self.frontier[0]
         columns = f.update.columns(self._operands(f, arrays))
@@ -80,12 +81,14 @@ class Quadratic(Incremental):
         return columns if in_order else columns[index]
 
     def context(self, arrays: dict[Variable, Any]) -> dict[int, Any]:
-        """{variable number: (sites,) half the curvature along each site's column}, the same at every x."""
+        """{variable number: (sites,), half of the curvature along the column of each site}, the same at every
+        x.
+        """
         h = self._curvatures(arrays)
         return {n: 0.5 * self._columns(n, arrays) ** 2 @ h for n in self.frontier[0].elements}
 
     def _curvatures(self, arrays: dict[Variable, Any]):
-        """(|u|,) the curvature of the term along each element of the map, the same at every x."""
+        """(|u|,), the curvature of the term along each element of the map's output, the same at every x."""
         shape = self.graph.shape(self.frontier[0].var)
         h = jnp.asarray(self._curvature(jnp.zeros(shape), *self._input_values(arrays))[0])
         return jnp.broadcast_to(h, shape).reshape(-1)
@@ -107,7 +110,8 @@ class Quadratic(Incremental):
         f, inputs = self.frontier[0], self._input_values(state.arrays)
         columns = jnp.asarray(self._columns(n, state.arrays))[moves.sites]
         delta = self._joint_change(f, n, state, moves).reshape(*moves.sites.shape, -1)
-        du = jnp.einsum("rmc,rmu->rcu", delta, columns)  # how the map changes
+        # the change of the map's output per unit change of the input
+        du = jnp.einsum("rmc,rmu->rcu", delta, columns)
         u = state.tensors[f.var].astype(self._u.type.dtype)
         slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)
         return du @ slope + 0.5 * du**2 @ self._curvatures(state.arrays)
@@ -118,7 +122,9 @@ class Quadratic(Incremental):
 
 
 def incremental(term: Term, dependence: Dependence, space: Space) -> Incremental:
-    """The part with exact differences for a term that joins many sites."""
+    """The part with exact differences for a term that joins many sites: `Quadratic` if possible, or
+    `Incremental`.
+    """
     total = term.total
     frontier = frontier_of(total, dependence, space)
     kind = Quadratic if Quadratic.holds(total, frontier, dependence) else Incremental

@@ -10,16 +10,18 @@ coefficients S (Dempster 1969; Goodnight 1979, A tutorial on the sweep operator)
     T_{RR} = Q_{RR} - A_{RS} A_{SS}^{-1} A_{SR}, \quad t_S = A_{SS}^{-1} b_S, \quad
     t_R = q_R - A_{RS} A_{SS}^{-1} b_S
 
-For an inactive coefficient k, :math:`T_{kk}` and :math:`t_k` are what the data say of it, with all active
-coefficients integrated out. To activate it changes the log density by
+For an inactive coefficient k, :math:`T_{kk}` and :math:`t_k` are the precision and the linear term that the
+data give it, with all active coefficients integrated out. Activating the coefficient changes the log density
+by
 
 .. math:: \frac{t^2}{2 d} - \frac{\log d}{2} - \frac{\log g_k^2}{2} - \frac{h_k^2}{2 D_k}
     + \frac{\log D_k}{2}, \qquad d = T_{kk} + D_k / g_k^2, \quad t = t_k + h_k / g_k
 
-An active one is unswept first, in a copy of its own element of the tableau. A site with several coefficients
-has a block of the tableau instead of an element. A move of one site costs a sweep, p^2 operations. Sweeps add
-up rounding errors where columns are nearly the same: after each move two equations of the coefficients that
-it moved are checked, p operations, and the tableau is made anew where they do not hold.
+An active coefficient is unswept first, in a copy of its own element of the tableau. A site with several
+coefficients has a block of the tableau instead of an element. A move of one site costs a sweep, p^2
+operations. Sweeps add up rounding errors where columns are nearly the same: after each move, two equations of
+the coefficients whose gates have changed are checked, which costs p operations, and the tableau is computed
+anew if they do not hold.
 """
 
 from abc import abstractmethod
@@ -39,12 +41,13 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import Integral
 from pymc_discrete.structure.rebuild import context_inputs
 
-# the largest error of a tableau: of a variance, relative; of a mean, in standard deviations
+# the largest error of a tableau that is tolerated: of a variance, relative; of a mean, in standard deviations
 TABLEAU_ERROR = 1e-8
 
 
 class GatedPrior(NamedTuple):
-    """The log prior -D_k b_k^2 / 2 + h_k b_k of each coefficient b_k with a gate; any numbers for the others.
+    """The log prior -D_k b_k^2 / 2 + h_k b_k of each coefficient b_k with a gate; others may have any
+    numbers.
 
     Attributes
     ----------
@@ -55,7 +58,7 @@ class GatedPrior(NamedTuple):
     linear: Any
 
     def of(self, index) -> "GatedPrior":
-        """The numbers of some coefficients only."""
+        """The prior of some of the coefficients."""
         return GatedPrior(self.precision[index], self.linear[index])
 
 
@@ -89,14 +92,18 @@ class Tableau(NamedTuple):
         return more.swept(k, jnp.where(gate != 0, 1.0, 0.0))
 
     def deactivated(self, k, gate, prior: GatedPrior) -> "Tableau":
-        """The tableau with coefficient k made inactive; unchanged where its gate is 0: it is so already."""
+        """The tableau with coefficient k made inactive; unchanged if its gate is 0, since it is already
+        inactive.
+        """
         diagonal, column = prior_shares(gate, prior)
         less = self.swept(k, jnp.where(gate != 0, -1.0, 0.0))
         return Tableau(less.matrix.at[k, k].add(-diagonal), less.column.at[k].add(-column))
 
 
 def prior_shares(gate, prior: GatedPrior) -> tuple[Any, Any]:
-    """What the prior of an active coefficient adds to the diagonal and to the column; 0 where inactive."""
+    """The terms that the prior of an active coefficient adds to the diagonal and to the column; 0 if
+    inactive.
+    """
     safe = jnp.where(gate != 0, gate, 1.0)
     return jnp.where(gate != 0, prior.precision / safe**2, 0.0), jnp.where(
         gate != 0, prior.linear / safe, 0.0
@@ -104,7 +111,9 @@ def prior_shares(gate, prior: GatedPrior) -> tuple[Any, Any]:
 
 
 def inactive(tableau: Tableau, gates, prior: GatedPrior) -> Tableau:
-    """A site's own part of the tableau (m, m) with its coefficients inactive, given their gates (m,)."""
+    """The part (m, m) of the tableau for the coefficients of one site, after making them inactive, given
+    their gates (m,).
+    """
     for j in range(gates.shape[0]):
         tableau = tableau.deactivated(j, gates[j], prior.of(j))
     return tableau
@@ -115,13 +124,13 @@ def gain(tableau: Tableau, gates, prior: GatedPrior):
 
     Parameters
     ----------
-    tableau : the site's own part (m, m), with its coefficients inactive, see `inactive`
+    tableau : the part (m, m) of the tableau for the coefficients of the site, all inactive, see `inactive`
     """
     total = jnp.zeros(())
     for j in range(gates.shape[0]):
         active, one = gates[j] != 0, prior.of(j)
         diagonal, column = prior_shares(gates[j], one)
-        # the precision that the data add is at least 0, except for rounding
+        # the precision that the data add is at least 0, up to rounding
         d, t = diagonal + jnp.maximum(tableau.matrix[j, j], 0.0), column + tableau.column[j]
         safe, d = jnp.where(active, gates[j], 1.0), jnp.where(active, d, 1.0)
         data = 0.5 * (t**2 / d - jnp.log(d * safe**2))
@@ -133,7 +142,7 @@ def gain(tableau: Tableau, gates, prior: GatedPrior):
 
 
 class SweptContext(NamedTuple):
-    """What does not depend on the gates.
+    """The quantities that do not depend on the gates.
 
     Attributes
     ----------
@@ -148,7 +157,7 @@ class SweptContext(NamedTuple):
 
 
 class OfGates(Part):
-    """An integral over coefficients with gates: what its parts have in common, whatever they keep of it.
+    """The base class of parts that integrate over coefficients with gates, whatever they keep of a state.
 
     Parameters
     ----------
@@ -157,7 +166,7 @@ class OfGates(Part):
 
     Attributes
     ----------
-    elements : {variable number: which gates each of its sites moves}
+    elements : {variable number: the gates that depend on each of its sites}
     p : the number of gates
     """
 
@@ -172,7 +181,7 @@ class OfGates(Part):
 
     @staticmethod
     def is_gated(gates: Variable, others: Sequence[Variable], dependence: Dependence) -> bool:
-        """Whether the block enters by gates alone, each of which depends on one site."""
+        """Whether the block enters through gates alone, each of which depends on one site."""
         if not dependence.graph.depends(gates):
             return False
         sites = dependence.of(gates)
@@ -190,7 +199,7 @@ class OfGates(Part):
         return [self.of_gates]
 
     def _gates(self, state: BlockState):
-        """(p,) float"""
+        """(p,) float, the gates at a state."""
         return state.tensors[self.of_gates].astype(float)
 
     def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
@@ -204,7 +213,7 @@ class OfGates(Part):
 
     # ------------------------------------------------------------ differences
     def _gates_after(self, n: int, state: BlockState, rows, candidates=None):
-        """(r, m, K), the gates that each site moves, at each of its values."""
+        """(r, m, K), the gates that depend on each site, at each value of the site."""
         return after_moves(
             self.of_gates, self.elements[n], n, state, self.dependence, self.space, rows, candidates
         )
@@ -225,7 +234,8 @@ class OfGates(Part):
 
     @abstractmethod
     def _own(self, at: Any, index) -> Tableau:
-        """The parts (r, m, m) and (r, m) of the tableau that belong to some sites, `index` (r, m)."""
+        """The elements (r, m, m) and (r, m) of the tableau at the coefficients `index` (r, m) of
+        some sites."""
 
     # ------------------------------------------------------------ cost
     def cost(self, share: float, values: list[int]) -> float:
@@ -257,7 +267,7 @@ class Swept(OfGates):
 
     @staticmethod
     def holds(integral: Integral, dependence: Dependence) -> bool:
-        """Whether the block enters an integral as gates only, each of which depends on one site."""
+        """Whether the block enters an integral through gates only, each of which depends on one site."""
         gates = integral.gates
         return gates is not None and OfGates.is_gated(gates.gates, gates.variables[1:], dependence)
 
@@ -289,9 +299,10 @@ class Swept(OfGates):
         return self._made_anew(context.tableau, self._gates(state), context, True)
 
     def _made_anew(self, tableau: Tableau, gates, context: SweptContext, really) -> Tableau:
-        """The tableau swept on all coefficients with a gate (p,) other than 0; `tableau` if not `really`.
+        """The tableau swept on all coefficients whose gate (p,) is not 0; `tableau` itself unless `really`.
 
-        This is a loop, without iterations if not `really`, because XLA would copy the tableau at a condition.
+        This is a loop, which has no iterations unless `really`, because XLA would copy the tableau at a
+        condition.
         """
 
         def next_active(carried: tuple[Any, Any, Tableau]) -> tuple[Any, Any, Tableau]:
@@ -327,9 +338,9 @@ class Swept(OfGates):
     def _is_wrong(self, at: Tableau, gates, index, context: SweptContext):
         """() bool, whether a tableau disagrees with the equations of some coefficients, `index` (m,).
 
-        With A the matrix that is swept and b its column, the equations are those of row k of
-        A_SS (A_SS^-1) = 1 and A_SS t_S = b_S for an active coefficient, and the definitions of T_kk and t_k
-        by T_kS and t_S for an inactive one. An inactive T_kk is never negative.
+        With A the matrix that is swept and b its column, the equations of an active coefficient are row k of
+        A_SS (A_SS^-1) = 1 and of A_SS t_S = b_S; the equations of an inactive coefficient are the definitions
+        of T_kk and t_k by T_kS and t_S. An inactive T_kk is never negative.
         """
         active = (gates != 0) | ~jnp.asarray(self.gates.gated)
         diagonal, linear = prior_shares(jnp.where(self.gates.gated, gates, 0.0), context.prior)
@@ -343,7 +354,7 @@ class Swept(OfGates):
         of_mean = (of_mean - jnp.where(on, 0.0, at.column[index])) / jnp.sqrt(scale)
         of_variance = jnp.where(on, of_variance - 1, (row[:, index].diagonal() + of_variance - own) / scale)
         errors = jnp.abs(jnp.concatenate([of_mean, of_variance]))
-        return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # true if an error is nan
+        return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # an error that is nan also counts as wrong
 
     def _own(self, at: Tableau, index) -> Tableau:
         return Tableau(at.matrix[index[:, :, None], index[:, None, :]], at.column[index])
@@ -351,7 +362,7 @@ class Swept(OfGates):
     # ------------------------------------------------------------ cost
     @property
     def cost_of_all(self) -> float:
-        """Counted operations of all differences: a tableau of which half of the coefficients are active."""
+        """Counted operations of all differences, if half of the coefficients are active."""
         each = sum(
             self.space.variables[n].size * self.space.variables[n].moves * e.index.shape[1] ** 3
             for n, e in self.elements.items()

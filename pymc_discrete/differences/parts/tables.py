@@ -1,6 +1,7 @@
 r"""Exact differences of elements of one or two sites, tabulated once per context.
 
-Where sites have finitely many values, the log density of such elements is a sum of tables,
+Where sites have finitely many values, the sum of such elements with site i at its k-th value is, up to terms
+without site i,
 
 .. math:: C_{ik} = U_{ik} + \sum_{j \sim i} P_{ij}[k, x_j], \qquad d_{ik} = C_{ik} - C_{i x_i}
 """
@@ -31,7 +32,8 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.terms import Term
 
-LARGEST_TABLES = 5_000_000  # largest number of entries of the tables of one variable, or of a pair, in a term
+# the largest number of elements of the tables that a term has for one variable, or for a pair of variables
+LARGEST_TABLES = 5_000_000
 
 
 # ---------------------------------------------------------------- elements of one site
@@ -56,11 +58,11 @@ class Side(NamedTuple):
     Attributes
     ----------
     n, other : int
-        The numbers of this variable and of the one at the other end of the pairs.
+        The indices of this variable and of the variable at the other end of the pairs.
     site_pairs : SiteElements
         The pairs that each site belongs to, for R sites with up to deg pairs each.
     pair : (R, deg) int
-        The same as an array; the number of pairs, one past the last, where it is padding.
+        The indices of these pairs; padding is the number of all pairs, one more than the last index.
     across : (R, deg) int
         The site at the other end of each pair.
     """
@@ -83,7 +85,7 @@ class Side(NamedTuple):
         Returns
         -------
         (deg, K, K across, r) nats
-            Or (r, deg, K, K across), where the positions are known at run time only.
+            The shape is (r, deg, K, K across) where the positions are known at run time only.
         """
         if positions is None:
             return tables.sites_last
@@ -95,7 +97,7 @@ class TablesOfSide(NamedTuple):
     """The tables of the pairs of every site, in two layouts.
 
     Code for all sites at once is vectorised over the sites, which must then be adjacent in memory. The tables
-    of a few sites, known at run time only, are fetched faster where those of each site are contiguous.
+    of a few sites, known at run time only, are fetched faster if the tables of each site are contiguous.
 
     Attributes
     ----------
@@ -113,7 +115,8 @@ def values_axis(positions) -> int:
 
 
 class Pair:
-    """The elements of a term that join a site of one finite variable to a site of another (or the same).
+    """The elements of a term that depend on a site of one finite variable and a site of another (or of the
+    same).
 
     Parameters
     ----------
@@ -123,7 +126,7 @@ class Pair:
     a, b : (n,) int
         The two sites of each element.
     numbers : (int, int)
-        The numbers of the variables that the sites in `a` and in `b` belong to.
+        The indices of the variables that the sites in `a` and in `b` belong to.
 
     Attributes
     ----------
@@ -208,7 +211,7 @@ class Pair:
 
 
 def entries_at(table, index, axis: int):
-    """The entries of `table` at the positions `index` along one axis; `index` has all axes but this one."""
+    """The elements of `table` at the positions `index` along one axis; `index` has all axes but this one."""
     length = table.shape[axis]
     if length <= 8:  # a chain of selects vectorises, a gather does not
         slices = [jax.lax.index_in_dim(table, value, axis, keepdims=False) for value in range(length)]
@@ -223,7 +226,7 @@ def entries_at(table, index, axis: int):
 
 # ---------------------------------------------------------------- the part
 class TablesContext(NamedTuple):
-    """The tables in a context.
+    """The values of all tables, given a context.
 
     Attributes
     ----------
@@ -257,7 +260,9 @@ class PairTable(NamedTuple):
 
 
 class SiteTables(NamedTuple):
-    """The tables of some sites of a variable: the unary one, (r, K) or None, and those of pairs."""
+    """The tables of some sites of a variable: the table of single sites, (r, K) or None, and the tables of
+    pairs.
+    """
 
     unary: Any
     pairs: list[PairTable]
@@ -330,9 +335,10 @@ class Tables(Part):
     def joint_differences(
         self, n: int, state: BlockState, at: Any, context: TablesContext, moves: JointMoves
     ):
-        # No table joins two sites of one set (see `Plan`), so that the changes of all sites add up.
+        # No table joins two sites of one set (see `Plan`), so the changes of all sites of the set add up.
         (start, v), sites = self.space.blocks[n], moves.each
-        # With more moves than sites, the weights of each site are computed once, for all of its moves.
+        # If there are more moves than sites, the weights of each site are computed once, for all of its
+        # moves.
         many = len(sites) > v.size
         weights = self._log_weights(n, state.x, self.context_of(n, context, None if many else sites))
         row = (sites if many else np.arange(len(sites)))[:, None]
@@ -344,7 +350,9 @@ class Tables(Part):
         return self._log_weights(n, state.x, context, inside)
 
     def _log_weights(self, n: int, x, context: SiteTables, without=None):
-        """As `log_weights`; None if there is no table of single sites and `without` leaves out every pair."""
+        """The result of `log_weights`; None if there is no table of single sites and `without` leaves out all
+        pairs.
+        """
         total = context.unary
         for pair, side, positions, table in context.pairs:
             if isinstance(without, np.ndarray) and without[side.across].all():
@@ -364,8 +372,9 @@ class Tables(Part):
         Returns
         -------
         callable
-            (x) -> (r, K), up to a constant for each site. Where every site has two values, (r, 1), the log
-            odds of the upper one: the tables of the two values are subtracted once, not at every x.
+            (x) -> (r, K), up to a constant for each site. If every site has two values, the shape is (r, 1),
+            and the result is the log odds of the upper value: the tables of the two values are subtracted
+            once, not at every x.
         """
         v, tables = self.space.variables[n], self.context_of(n, context, rows)
         binary = bool((v.counts == 2).all())
@@ -396,7 +405,7 @@ class Tables(Part):
     # ------------------------------------------------------------ the tables themselves
     @cached_property
     def _merged(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """`joined`, and how the tables of all `Pair`s are added up into one for each of its pairs.
+        """`joined`, and the way in which the tables of all `Pair`s add up to one table for each joined pair.
 
         Returns
         -------
@@ -404,7 +413,7 @@ class Tables(Part):
         merge : (n,) int
             For each of the n tables the pair in `joined` that it belongs to.
         flipped : list of (n,) bool
-            For each `Pair` which of its tables must be transposed, so that the lower site comes first.
+            For each `Pair` whether each of its tables must be transposed, so that the lower site comes first.
         """
         pairs = np.concatenate([np.zeros((0, 2), int), *(p.pairs for p in self.pairs)])
         flipped = pairs[:, 0] > pairs[:, 1]
@@ -433,8 +442,8 @@ class Tables(Part):
 
     # ------------------------------------------------------------ cost
     def cost(self, share: float, values: list[int]) -> float:
-        # Operations counted for each table entry: the tables of a few sites are fetched by index, which is
-        # slower than vectorised code that reads the tables of all sites in order.
+        # Operations counted for each element of a table: the tables of a few sites are fetched by index,
+        # which takes longer than vectorised code that reads the tables of all sites in order.
         each = 4.0 if share < 1 else 0.5
         return share * sum(
             each * side.pair.size * p.widths[0] * p.widths[1] for p in self.pairs for side in p.sides

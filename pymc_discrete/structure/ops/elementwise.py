@@ -1,6 +1,7 @@
-"""Elementwise functions: what is known of each scalar Op, and the rules of `Elemwise`, which read it there.
+"""Elementwise functions: a table of what is known of each scalar Op, and the rules of `Elemwise`, which read
+it.
 
-A scalar Op that is to be known is a row of `SCALAR_RULES`.
+The table is `SCALAR_RULES`; a new scalar Op becomes a row of it.
 """
 
 import functools
@@ -83,30 +84,30 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 Where = dict[int, np.ndarray]
 
-# Bounds of floats may be off by rounding. A comparison is decided by them where they are apart by more than
-# this, relative to their size.
+# Bounds of floats may be off by rounding. Bounds decide a comparison of floats only if they are apart by more
+# than this, relative to their size.
 CLOSE = 1e-6
-LARGEST_EXACT = 2**24  # a float of 32 bits can be any integer up to this
+LARGEST_EXACT = 2**24  # every integer up to this is exact as a 32-bit float
 
 
 class ScalarRules(NamedTuple):
-    """What is known of a scalar Op. Of an Op without a row nothing is known, which is right for all.
+    """What is known of a scalar Op; an Op without a row in the table has the defaults, which are right for
+    any Op.
 
     Attributes
     ----------
     bounds : (node, bounds of the inputs) -> the bounds of the result, for integers
-    bounds_of_floats : whether these also hold for floats: the bounds of a distribution may be rounded, and be
-        floats then
+    bounds_of_floats : whether `bounds` also holds for floats, such as rounded bounds of a distribution
     degree : (node, degrees of the inputs) -> the degree of the result
-    slope : (inputs, n) -> the derivative by input number n; where it is missing, PyTensor is asked
-    unread : (op, inputs, graph) -> {number of an input: where it does not matter}, bool arrays that broadcast
-        with the output: a constant among the inputs, or a bound, decides the result there
+    slope : (inputs, n) -> the derivative with respect to input n; by default PyTensor's
+    unread : (op, inputs, graph) -> {index of an input: where it does not matter}, bool arrays that broadcast
+        with the output; there a constant input, or the bounds, decide the result
     summands : (node, graph) -> see `summands_of`
     simpler : (node, inputs, bounds) -> see `simplified`
-    least, most : what the result is never less and never more than; None where that is not known
-    selects : whether it only selects or compares elements, without arithmetic
-    tame : whether it maps finite values to finite values of a similar order of magnitude
-    step_like : whether its derivative, 0 or 1 almost everywhere, says nothing about a difference
+    least, most : the smallest and the largest possible result; None where it is not known
+    selects : whether the Op only selects or compares elements, without arithmetic
+    tame : whether the Op maps finite values to finite values of a similar order of magnitude
+    step_like : whether the derivative of the Op, 0 or 1 almost everywhere, does not approximate differences
     """
 
     bounds: Callable[[Apply, list[Interval]], Interval] | None = None
@@ -157,7 +158,9 @@ def bounds_of_minimum(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def bounds_of_clip(node: Apply, inputs: list[Interval]) -> Interval:
-    """Of x where that is between two limits, else of the limit that it is beyond, the lower one first."""
+    """The bounds of a clip: x if it is between the limits, else the limit that x is beyond, the lower limit
+    first.
+    """
     x, least, most = inputs
     found = []
     if x[0] < least[1]:
@@ -176,7 +179,7 @@ def bounds_of_cast(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def rounded(bounds: Interval, to_integer: Callable[[float], int]) -> Interval:
-    """Bounds of numbers that are rounded."""
+    """Bounds of numbers after they are rounded by `to_integer`."""
     low, high = (float(to_integer(b)) if math.isfinite(b) else b for b in bounds)
     return low, high
 
@@ -188,34 +191,37 @@ def bounds_of_sign(node: Apply, inputs: list[Interval]) -> Interval:
 
 def bounds_of_quotient(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
-    # NumPy gives 0 for a division by 0, XLA -1, from which JAX takes 1 as from other negative quotients
+    # NumPy gives 0 for a division by 0. XLA gives -1, from which JAX subtracts 1, as from other negative
+    # quotients.
     found: list[Interval] = [(-2.0, 0.0)] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
-        # a quotient is monotone in each of the two
+        # a quotient is monotone in the dividend and in the divisor
         corners = [quotient(a, b) for a in x for b in (low, high) if math.isfinite(a) or math.isfinite(b)]
         found.append((min(corners), max(corners)))
     return hull(*found)
 
 
 def quotient(a: float, b: float) -> float:
-    """a // b where one of the two may be infinite."""
+    """a // b, where a or b may be infinite, but not both."""
     if math.isinf(b):
         return 0.0 if a == 0 or (a > 0) == (b > 0) else -1.0
     return math.copysign(math.inf, a * b) if math.isinf(a) else a // b
 
 
 def signed(bounds: Interval) -> list[Interval]:
-    """The positive and the negative integers within bounds, those of both that there are."""
+    """The positive and the negative integers within bounds, as up to two intervals."""
     parts = [(max(bounds[0], 1.0), bounds[1]), (bounds[0], min(bounds[1], -1.0))]
     return [(low, high) for low, high in parts if low <= high]
 
 
 def bounds_of_remainder(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
-    # NumPy gives 0 for a remainder of a division by 0, XLA the number that is divided
+    # NumPy gives 0 for the remainder of a division by 0, and XLA gives the dividend
     found = [(0.0, 0.0), x] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
-        if low > 0:  # remainders have the sign of the divisor, and numbers of smaller size are their own
+        # a remainder has the sign of the divisor, and a dividend smaller than the divisor is its own
+        # remainder
+        if low > 0:
             found.append(x if x[0] >= 0 and x[1] < low else (0.0, min(high - 1, x[1] if x[0] >= 0 else high)))
         else:
             found.append(x if x[1] <= 0 and high < x[0] else (max(low + 1, x[0] if x[1] <= 0 else low), 0.0))
@@ -233,7 +239,9 @@ def bounds_of_disjunction(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def bounds_of_bits(node: Apply, inputs: list[Interval]) -> Interval:
-    """Of all integers with the bits of the largest input, negative ones too if an input may be negative."""
+    """Bounds of all integers with the bits of the largest input; negative ones too if an input may be
+    negative.
+    """
     largest = max(end if end >= 0 else -end - 1 for bounds in inputs for end in bounds)
     top = float(2 ** int(largest).bit_length() - 1) if math.isfinite(largest) else math.inf
     return (0.0 if all(low >= 0 for low, _ in inputs) else -top - 1), top
@@ -245,7 +253,7 @@ def largest_degree(node: Apply, degrees: list[float]) -> float:
 
 
 def degree_of_cast(node: Apply, degrees: list[float]) -> float:
-    """That of the input, but for a cast of a float to an integer, which truncates."""
+    """The degree of the input, except for a cast of a float to an integer, which truncates."""
     source, target = (v.type.dtype for v in (node.inputs[0], node.outputs[0]))
     return degrees[0] if target.startswith("float") or not source.startswith("float") else math.inf
 
@@ -257,31 +265,33 @@ def degree_of_power(node: Apply, degrees: list[float]) -> float:
     return max(exponents) * degrees[0] if exponents <= {1, 2} else math.inf
 
 
-# ---------------------------------------------------------------- derivatives, for rounding
+# ---------------------------------------------------------------- derivatives, for the analysis of rounding
 def product_of_others(inputs: list[Variable], n: int) -> Variable:
-    """The derivative of a product by its factor number n."""
+    """The derivative of a product with respect to factor n."""
     others = [i for m, i in enumerate(inputs) if m != n]
     return pt.mul(*others) if len(others) > 1 else others[0]
 
 
 # ---------------------------------------------------------------- inputs that do not matter
 def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """Of a comparison: where bounds decide it, as that of a skill with 0, which it is never less than."""
+    """For a comparison, where bounds decide it, such as x >= 0 for an x that is never negative."""
     outcomes = outcome(op, inputs, graph)
     if outcomes is None:
         return {}
-    # The outcome follows from bounds, which all elements of a variable share, but not those of a constant.
+    # All elements of a variable share its bounds, which decide the outcome; the elements of a constant are
+    # read.
     return {j: ~np.isnan(outcomes) for j, i in enumerate(inputs) if not isinstance(i, Constant)}
 
 
 def unread_branches(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """Of a switch: the branch that its condition does not take."""
+    """For a switch, the branch that its condition does not take."""
     condition = settled(inputs[0], graph)
     return {} if condition is None else {1: condition == 0, 2: (condition != 0) & ~np.isnan(condition)}
 
 
 def unread_base(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """Of a power: the base of an exponent of 0, by which a table says that an item asks for no such skill."""
+    """For a power, the base where the exponent is 0, as in a table of the skills that an item does
+    not need."""
     exponent = settled(inputs[1], graph)
     return {} if exponent is None else {0: exponent == 0}
 
@@ -295,7 +305,7 @@ def unread_beside_true(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -
 
 
 def unread_beside(decides: int, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """The integers beside a constant of this value, which decides the result.
+    """For a product or a conjunction: the integers beside a constant `decides`, which decides the result.
 
     Only integers are left out of a product: 0 times a float may be nan.
     """
@@ -305,13 +315,13 @@ def unread_beside(decides: int, inputs: list[Variable], graph: LogpGraph) -> Whe
         others = [known[k] == decides for k in known if k != j]
         if others and is_whole(without_casts(i)):
             found[j] = functools.reduce(np.logical_or, others)
-            if j in known:  # inputs that decide are read
+            if j in known:  # an input that decides the result is itself read
                 found[j] = found[j] & (known[j] != decides)
     return found
 
 
 def settled(var: Variable, graph: LogpGraph) -> np.ndarray | None:
-    """The elements of a constant, or of a comparison: nan where bounds do not decide it.
+    """The elements of a constant, or of the outcome of a comparison, nan where bounds do not decide it.
 
     None for other variables.
     """
@@ -322,18 +332,18 @@ def settled(var: Variable, graph: LogpGraph) -> np.ndarray | None:
 
 
 def outcome(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> np.ndarray | None:
-    """What a comparison of integers gives at all values within their bounds, element by element.
+    """The outcome of a comparison of integers at all values within their bounds, element by element.
 
     Returns
     -------
-    float array, broadcastable with the output: 0, 1, or nan where it depends on the values; None where floats
-    are compared, which may be nan
+    float array, broadcastable with the output: 0, 1, or nan where the outcome depends on the values; None for
+    a comparison of floats, which may be nan
     """
     if not all(isinstance(i, Constant) or is_whole(without_casts(i)) for i in inputs):
         return None
     ends = [graph.bounds.of(i) if (value := constant(i)) is None else (value, value) for i in inputs]
-    # Integers from 2^53 on may have been rounded. They become nan, with which no comparison is true, so that
-    # they decide nothing.
+    # Integers from 2^53 on may have been rounded. They become nan, which makes every comparison false, so
+    # that such integers decide nothing.
     known = [[np.where(np.abs(np.asarray(e, float)) < 2**53, e, np.nan) for e in pair] for pair in ends]
     (low, high), (low_of_other, high_of_other) = known[::-1] if isinstance(op, GT | GE) else known
     if isinstance(op, LT | GT):
@@ -348,7 +358,7 @@ def outcome(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> np.ndarra
 
 
 def without_casts(var: Variable) -> Variable:
-    """What a variable is a cast of, or itself."""
+    """The variable under all casts of a variable; the variable itself if it is no cast."""
     while var.owner is not None and isinstance(getattr(var.owner.op, "scalar_op", None), Cast):
         var = var.owner.inputs[0]
     return var
@@ -356,7 +366,7 @@ def without_casts(var: Variable) -> Variable:
 
 # ---------------------------------------------------------------- sums of their elements
 def summands_of_sum(node: Apply, graph: LogpGraph) -> Summands:
-    """Of a sum or a difference: each input as often as it is broadcast."""
+    """The summands of a sum or a difference: each input, as often as it is broadcast."""
     subtracts = isinstance(node.op.scalar_op, Sub)
     parts: Summands = []
     for j, i in enumerate(node.inputs):
@@ -386,7 +396,9 @@ def summands_of_quotient(node: Apply, graph: LogpGraph) -> Summands | None:
 
 
 def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
-    """The only input that depends on the block, where it is not broadcast and all others are scalars."""
+    """The only input that depends on the block, if it is not broadcast and all other inputs are scalars; else
+    None.
+    """
     moving = [i for i in node.inputs if graph.depends(i)]
     if len(moving) != 1 or graph.size(moving[0]) != graph.size(node.outputs[0]):
         return None
@@ -397,7 +409,7 @@ def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
 def of_booleans(
     function: Callable[..., Variable],
 ) -> Callable[[Apply, list[Variable], IntegerBounds], Variable | None]:
-    """The simpler form of a sum or a product of booleans, of which JAX would compute with integers."""
+    """The simpler form of a sum or a product of booleans, which JAX would compute with integers."""
 
     def simpler(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
         return functools.reduce(function, inputs) if node.outputs[0].type.dtype == "bool" else None
@@ -406,7 +418,7 @@ def of_booleans(
 
 
 def squared(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
-    """The square, of a power with exponents of 2."""
+    """A power as a square, if its exponents are all 2."""
     two = isinstance(inputs[1], Constant) and (inputs[1].data == 2).all()
     return pt.sqr(inputs[0]) if two else None
 
@@ -421,7 +433,8 @@ def decided_by_bounds(
 
     Parameters
     ----------
-    holds, fails : (bounds of the first, bounds of the second, whether both are integers) -> whether the
+    holds, fails : (bounds of the first argument, bounds of the second, whether both are integers) -> whether
+        the
         comparison is true, and whether it is false, for all values within these bounds
     """
 
@@ -441,16 +454,16 @@ def decided_by_bounds(
 
 
 def surely_less(a: Interval, b: Interval, whole: bool) -> bool:
-    """Whether all numbers within `a` are less than all within `b`, floats also after rounding."""
+    """Whether all numbers within `a` are less than all numbers within `b`, for floats also after rounding."""
     margin = 0.0 if whole else CLOSE * max(1.0, abs(a[1]), abs(b[0]))
     return a[1] < b[0] - margin
 
 
 def surely_at_most(a: Interval, b: Interval, whole: bool) -> bool:
-    """Whether all numbers within `a` are at most as large as all within `b`.
+    """Whether all numbers within `a` are at most as large as all numbers within `b`.
 
-    If two floats have the same bound, a small integer, the numbers are compared as they are before rounding.
-    So weights whose sum is 1 are at most 1, in whatever order they are added.
+    If the upper bound of `a` is the lower bound of `b` and a small integer, floats are compared as if they
+    were not rounded. So weights whose sum is 1 are at most 1, in whatever order they are added.
     """
     exact = whole or (float(a[1]).is_integer() and abs(a[1]) <= LARGEST_EXACT)
     return surely_less(a, b, whole) or (exact and a[1] == b[0])
@@ -459,17 +472,17 @@ def surely_at_most(a: Interval, b: Interval, whole: bool) -> bool:
 def of_second_and_first(
     compares: Callable[[Interval, Interval, bool], bool],
 ) -> Callable[[Interval, Interval, bool], bool]:
-    """The same comparison of the second argument with the first."""
+    """The comparison with its two arguments exchanged."""
     return lambda a, b, whole: compares(b, a, whole)
 
 
 def surely_equal(a: Interval, b: Interval, whole: bool) -> bool:
-    """Whether each interval holds one integer only, and both the same one."""
+    """Whether both intervals contain the same integer, and nothing else."""
     return whole and a[0] == a[1] == b[0] == b[1]
 
 
 def surely_different(a: Interval, b: Interval, whole: bool) -> bool:
-    """Whether no number is within `a` and within `b`."""
+    """Whether no number is within both `a` and `b`."""
     return surely_less(a, b, whole) or surely_less(b, a, whole)
 
 
@@ -480,11 +493,14 @@ def never_negative(var: Variable) -> bool:
 
 
 def without_constants(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
-    """A conjunction or disjunction of booleans without its constant arguments, or None where it has none."""
+    """A conjunction or disjunction of booleans without its constant arguments; None if no argument is
+    constant.
+    """
     (out,), neutral = node.outputs, isinstance(node.op.scalar_op, AND)
     if out.type.dtype != "bool" or None in out.type.shape:
         return None
-    # True changes nothing in a conjunction, and False nothing in a disjunction; the other value decides it
+    # True changes nothing in a conjunction, and False nothing in a disjunction; the other value decides the
+    # result
     known = [constant_of(i) for i in inputs]
     if any(k == (not neutral) for k in known):
         return pt.constant(np.full(out.type.shape, not neutral))
@@ -495,7 +511,7 @@ def without_constants(node: Apply, inputs: list[Variable], bounds: IntegerBounds
 
 
 def constant_of(var: Variable) -> bool | None:
-    """The value of a constant boolean tensor whose elements are all equal, or None."""
+    """The value of a constant boolean tensor whose elements are all equal; None for other variables."""
     if var.owner is not None and isinstance(var.owner.op, Alloc):
         var = var.owner.inputs[0]
     if not isinstance(var, Constant) or not var.data.size or (var.data != var.data.flat[0]).any():
@@ -610,13 +626,13 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     Invert: ScalarRules(bounds=bounds_of_inverted_bits, selects=True),
 }
 COMPARISONS = (EQ, NEQ, LT, LE, GT, GE)
-# with those that are `tame`, the functions whose results are finite for all finite arguments
+# besides the `tame` functions, the functions whose results are finite for all finite arguments
 STAY_FINITE = (Exp, Softplus, Ceil, Floor, Trunc, RoundHalfToEven, RoundHalfAwayFromZero)
 SELECTORS = tuple(op for op, rules in SCALAR_RULES.items() if rules.selects)
 
 
 def rules_of(op: ScalarOp) -> ScalarRules:
-    """What is known of a scalar Op."""
+    """The row of the table for a scalar Op, or the defaults."""
     return SCALAR_RULES.get(type(op), ScalarRules())
 
 
@@ -635,8 +651,8 @@ def _(op: Elemwise, node: Apply, graph: LogpGraph) -> Elements | None:
         if j in unread:
             ids = np.where(unread[j], -1, ids)
         reads.append(np.broadcast_to(ids, shape).reshape(n_out, 1))
-    # `log_gamma` looks values up in a table. That is not worthwhile for an argument that does not depend on
-    # the block, of which log Gamma is computed only once.
+    # `log_gamma` looks up its values in a table. This does not pay for an argument that does not depend on
+    # the block, whose log Gamma is computed only once.
     depends = graph.depends(node.inputs[0])
     scalar = log_gamma if depends and is_integer_log_gamma(node) else jax_funcify(op.scalar_op, node=node)
     return Elements(reads, lambda values, _: scalar(*values), passes=rules.selects)
@@ -680,16 +696,17 @@ def _(op: Elemwise, node: Apply, out: Variable, errors: list[Variable | None]) -
     parts = [abs(out)]
     for n, e in enumerate(errors):
         if e is not None:
-            # 0 where the error is 0, even if the slope is infinite
+            # the error is 0 where the error of the input is 0, even if the slope is infinite
             parts.append(pt.switch(pt.eq(e, 0), 0.0, abs(slope(op, node.inputs, n)) * e))
     return pt.add(*parts) if len(parts) > 1 else parts[0]
 
 
 def slope(op: Elemwise, inputs: list[Variable], n: int) -> Variable:
-    """The derivative of an elementwise function by its input number n; 1 where PyTensor has none."""
+    """The derivative of an elementwise function with respect to input n; 1 where PyTensor has none."""
     if (rule := rules_of(op.scalar_op).slope) is not None:
         return rule(inputs, n)
-    # broadcast first: the gradient by an input that is broadcast would be summed over its elements
+    # The inputs are broadcast first, since the gradient by an input that is broadcast would be summed over
+    # its elements.
     args = pt.broadcast_arrays(*inputs) if len(inputs) > 1 else inputs
     try:
         return pytensor.grad(

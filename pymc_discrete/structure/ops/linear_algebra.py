@@ -1,4 +1,4 @@
-"""Linear algebra: products of matrices and vectors, triangular systems, Ops on a batch of matrices."""
+"""Linear algebra: products of matrices and vectors, triangular systems, and Ops on a batch of matrices."""
 
 import math
 
@@ -55,7 +55,7 @@ def _(op: Dot, node: Apply, graph: LogpGraph) -> Elements | None:
     row = np.repeat(np.arange(rows), columns)
     column = np.tile(np.arange(columns), rows)
     inner = np.broadcast_to(np.arange(n), (rows * columns, n))
-    # An element of the product does not depend on entries that are multiplied with a zero of a constant
+    # An element of the product does not depend on elements that are multiplied by a zero of a constant
     # matrix, such as an adjacency matrix or a difference operator.
     left, right = constant(a), constant(b)
     live = np.ones(inner.shape, bool)
@@ -111,7 +111,7 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
             coefficients = column[:, None]
         else:
             which = place[0] if rows is None else jnp.asarray(place[0])[rows]
-            coefficients = column[which]  # (r, m, n_out)
+            coefficients = column[which]  # the change has the shape (r, m, n_out)
         if free == 1:
             out = (
                 (delta[:, 0, :, None] * coefficients[:, 0, None, :])
@@ -155,8 +155,8 @@ def dot_bounds(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
     (a, b), n = node.inputs, node.inputs[0].type.shape[-1]
     for matrix, other, axis in ((a, inputs[1], -1), (b, inputs[0], -2 if b.type.ndim > 1 else -1)):
         if isinstance(matrix, Constant) and np.size(matrix.data):
-            # Sums of the positive and of the negative entries of each row (or column) of a constant matrix
-            # give tighter bounds than one entry times the number of entries.
+            # The sums of the positive and of the negative elements of each row (or column) of a constant
+            # matrix give tighter bounds than one element times the number of elements.
             data = np.asarray(matrix.data, float)
             up, down = (np.maximum(sign * data, 0).sum(axis=axis).max() for sign in (1, -1))
             ends = [times(up, e) for e in other] + [times(-down, e) for e in other]
@@ -168,7 +168,7 @@ def dot_bounds(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
 def _(
     op: Dot, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
 ) -> Variable | None:
-    """A product of two vectors becomes a sum over elements, which can be split into terms."""
+    """The simpler form of a product of two vectors: a sum over elements, which can be split into terms."""
     (out,) = node.outputs
     if not set(out.type.shape) <= {1}:
         return None
@@ -184,10 +184,10 @@ def _(op: SolveTriangular, node: Apply, degrees: list[float]) -> float:
     return degrees[1] if degrees[0] == 0 else math.inf
 
 
-# ---------------------------------------------------------------- the same Op for each matrix of a batch
+# ---------------------------------------------------------------- one Op for each matrix of a batch
 @elements_of.register
 def _(op: Blockwise, node: Apply, graph: LogpGraph) -> Entries | None:
-    """The entries of a batch are independent: each reads the corresponding entry of every input."""
+    """The rule for a batch, whose items are independent: each reads the corresponding item of every input."""
     batch = graph.shape(node.outputs[0])
     batch = batch[: len(batch) - len(op.outputs_sig[0])]
     count = int(np.prod(batch))

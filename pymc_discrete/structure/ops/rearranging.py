@@ -1,4 +1,4 @@
-"""What Ops that only move elements have in common, for the families `shapes` and `subtensors`."""
+"""Rules that all Ops share that only move elements, for the families `shapes` and `subtensors`."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,8 @@ def rearranges(op: type[Op], data: int | None = 1) -> None:
 
     Parameters
     ----------
-    data : how many of its first inputs are data, None for all of them; the others are indices and shapes
+    data : the number of the Op's first inputs that are data, None for all; the other inputs are indices and
+        shapes
     """
     REARRANGING[op] = data
     degree_after.register(op)(rearranged_degree(data))
@@ -29,9 +30,10 @@ def rearranges(op: type[Op], data: int | None = 1) -> None:
 
 
 def rearranged_degree(data: int | None) -> Callable[[Op, Apply, list[float]], float]:
-    """The rule of an Op that takes elements from its first inputs: their largest degree.
+    """The rule for the degree of an Op that takes elements from its first inputs: the largest of their
+    degrees.
 
-    It is infinite where another input, such as an index, depends on a site.
+    The degree is infinite where another input, such as an index, depends on a site.
     """
 
     def rule(op: Op, node: Apply, degrees: list[float]) -> float:
@@ -42,25 +44,26 @@ def rearranged_degree(data: int | None) -> Callable[[Op, Apply, list[float]], fl
 
 
 def rearranged_error(op: Op, node: Apply, out: Variable, errors: list[Variable | None]) -> Variable:
-    """The rounding errors, rearranged by the same Op."""
+    """The rounding errors of the inputs, rearranged by the same Op."""
     inputs = [i if e is None or is_empty(i) else e for i, e in zip(node.inputs, errors, strict=True)]
     return node.op.make_node(*inputs).outputs[node.outputs.index(out)]
 
 
 def is_empty(var: Variable) -> bool:
-    """Whether a variable is a constant without elements, as the shape of a scalar is."""
+    """Whether a variable is a constant without elements, such as the shape of a scalar."""
     return isinstance(var, Constant) and np.size(var.data) == 0
 
 
 def rearranged(
     node: Apply, graph: LogpGraph, data: tuple[int, ...], function: Callable[..., np.ndarray] | None = None
 ) -> Elements | None:
-    """The rule of an Op that only rearranges elements, obtained by running it on the numbers of the elements.
+    """The rule of an Op that only rearranges elements, found by applying the Op to the indices of the
+    elements.
 
     Parameters
     ----------
     data : the inputs whose elements are rearranged; None is returned if another input is not constant
-    function : (inputs) -> output, run in place of the Op
+    function : (inputs) -> output, applied in place of the Op
     """
     args, source_of, offset = [], [], 0
     for j, i in enumerate(node.inputs):
@@ -75,11 +78,11 @@ def rearranged(
             args.append(i.data)
     ids = np.asarray(evaluated(node, args) if function is None else function(*args)).reshape(-1)
     if ids.dtype != np.int64:
-        return None  # the Op has cast its data, and the numbers may have been rounded or truncated
+        return None  # the Op has cast its data, so that the indices may have been rounded or truncated
     starts = np.array([s for _, s in source_of])
     source = np.searchsorted(starts, ids, side="right") - 1
-    # An empty input has the same offset as the next one. Of inputs with equal offsets, `searchsorted` with
-    # side="right" finds the last, which is not empty.
+    # An empty input has the same offset as the next input. Of inputs with equal offsets, `searchsorted` with
+    # side="right" finds the last one, which is not empty.
     reads: list[np.ndarray | None] = [np.full((ids.size, 1), -1) for _ in node.inputs]
     for s, (j, start) in enumerate(source_of):
         reads[j] = np.where(source == s, ids - start, -1)[:, None]
@@ -94,12 +97,12 @@ def evaluated(node: Apply, args: list[Any]) -> Any:
 
 
 def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.ndarray) -> Elements:
-    """The rule of an Op each of whose output elements is a copy of one input element.
+    """The rule of an Op whose output elements are each a copy of one input element.
 
     Parameters
     ----------
-    reads : see `Elements`
-    inputs : numbers of the inputs that are copied from
+    reads : as in `Elements`
+    inputs : the indices of the inputs that elements are copied from
     source : (n_out,) int, the input that each output element is copied from, as a position in `inputs`
     """
     used = np.unique(source)

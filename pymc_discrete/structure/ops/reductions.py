@@ -118,7 +118,7 @@ def _(op: CAReduce, node: Apply, out: Variable, errors: list[Variable | None]) -
 
 
 def roundings(x: Variable, out: Variable) -> Variable:
-    """How many roundings the error of a sum amounts to: the root of the number of its terms.
+    """The error of a sum in units of one rounding: the square root of the number of its terms.
 
     Roundings up and down are equally frequent, so that their sum grows like a random walk.
     """
@@ -136,7 +136,9 @@ def _(op: CAReduce, node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def elements_combined(node: Apply, axes: Any) -> float:
-    """How many elements of the first input a reduction over `axes` combines; infinite where not known."""
+    """The number of elements of the first input that a reduction over `axes` combines; infinite where not
+    known.
+    """
     shape = node.inputs[0].type.shape
     over = range(len(shape)) if axes is None else np.atleast_1d(axes)
     sizes = [shape[a] for a in over]
@@ -144,12 +146,13 @@ def elements_combined(node: Apply, axes: Any) -> float:
 
 
 def product_of(bounds: Interval, n: float) -> Interval:
-    """Bounds of a product of n integers, or of any number of them if n is infinite."""
+    """Bounds of a product of n integers, each with the given bounds; of any number of them if n is
+    infinite."""
     low, high = bounds
     if n == math.inf:
         return hull((1.0, 1.0), (low, high), product(bounds, bounds), powers(bounds, (0.0, n)))
-    # The product is extreme where all factors are at the same end of their interval, or all but one, which is
-    # at the other end. It may be 0 if a factor may be.
+    # The product is extreme if all factors are at the same end of their interval, or all but one, which is at
+    # the other end. It may be 0 if a factor may be 0.
     corners = [
         times(raised(low, k), raised(high, n - k)) for k in {0.0, 1.0, n - 1.0, float(n)} if 0 <= k <= n
     ]
@@ -167,7 +170,7 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Summands | None:
 def _(
     op: CAReduce, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
 ) -> Variable | None:
-    """A sum of products with a sparse matrix becomes one over its entries, and a sum of nothing is 0."""
+    """The simpler forms of sums: of products with a sparse matrix, a sum over its elements; of nothing, 0."""
     (x,), (out,) = inputs, node.outputs
     if not isinstance(op.scalar_op, Add):
         return None

@@ -1,4 +1,4 @@
-"""Shapes: Ops that make, reshape, transpose, join or split tensors, or pass one on as it is."""
+"""Shapes: Ops that make, reshape, transpose, join or split tensors, or return a tensor unchanged."""
 
 import numpy as np
 from pytensor.compile.ops import ViewOp
@@ -41,7 +41,7 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 # ---------------------------------------------------------------- Ops that move elements of their first input
 def reads_first_input(op: Op, node: Apply, graph: LogpGraph) -> Elements | None:
-    """What an Op reads that only moves the elements of its first input."""
+    """The elements that an Op reads that only moves the elements of its first input."""
     return rearranged(node, graph, (0,))
 
 
@@ -112,7 +112,7 @@ for _op in (Join, MakeVector):
 
 @elements_of.register
 def _(op: Join, node: Apply, graph: LogpGraph) -> Elements | None:
-    # `np.concatenate` is run, because the Op itself would cast the numbers of the elements to its own dtype
+    # `np.concatenate` is used, because the Op itself would cast the indices of the elements to its own dtype
     return rearranged(
         node, graph, tuple(range(len(node.inputs))), lambda *args: np.concatenate(args, axis=op.axis)
     )
@@ -126,8 +126,8 @@ def _(op: MakeVector, node: Apply, graph: LogpGraph) -> Elements | None:
     return from_sources(list(reads), list(range(n)), source)
 
 
-# ---------------------------------------------------------------- Ops of which only bounds are known
-# The output of each has the bounds of its first input. One that gets a rule leaves this line.
+# ---------------------------------------------------------------- Ops with a rule for bounds only
+# The output of each Op has the bounds of its first input. An Op that gets a rule of its own leaves this line.
 REARRANGING.update({CheckAndRaise: 1, Repeat: 1, ViewOp: 1})
 
 
@@ -143,12 +143,13 @@ def _(op: ARange, node: Apply, inputs: list[Interval]) -> Interval:
 
 @bounds_after.register
 def _(op: AllocEmpty, node: Apply, inputs: list[Interval]) -> Interval:
-    return hull()  # the elements of an empty tensor are read after they were set
+    return hull()  # the elements of an empty tensor are read only after other values were written to them
 
 
 @stays_finite.register
 def _(op: AllocEmpty, node: Apply, bounds: IntegerBounds) -> bool:
-    return True  # its elements are read only after they were set to values that are looked at themselves
+    # the elements are read only after other values, which are analysed themselves, were written to them
+    return True
 
 
 @bounds_after.register

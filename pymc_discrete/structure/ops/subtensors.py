@@ -1,4 +1,4 @@
-"""Indexing: `x[i, :, j]`, and what is written or added there."""
+"""Indexing: `x[i, :, j]`, and writing or adding to `x[i, :, j]`."""
 
 import math
 from typing import Any, NamedTuple
@@ -30,13 +30,15 @@ from pymc_discrete.structure.stacking import NotAlike, with_axis
 
 
 def index_entries(op: AdvancedSubtensor | Subtensor, n: int, ndim: int) -> list[Any]:
-    """For each dimension of x, which of the n inputs after x is its index, or a slice of such numbers."""
+    """For each dimension of x, the number of its index among the n inputs after x, or a slice of such
+    numbers.
+    """
     entries = list(indices_from_subtensor(range(n), op.idx_list))
     return entries + [slice(None)] * (ndim - len(entries))
 
 
 def with_slices_between(dimensions: list[int]) -> bool:
-    """Whether indices are separated by slices: NumPy moves their dimensions to the front."""
+    """Whether slices separate the indices: NumPy then moves the dimensions of the indices to the front."""
     return bool(dimensions) and dimensions != list(range(dimensions[0], dimensions[-1] + 1))
 
 
@@ -59,7 +61,7 @@ class Indexing(NamedTuple):
 
     Attributes
     ----------
-    arrays : {dimension: the number of the node's input that is its index}
+    arrays : {dimension: the position, among the node's inputs, of its index}
     slices : {dimension: slice}
     """
 
@@ -70,8 +72,9 @@ class Indexing(NamedTuple):
 def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> Elements | None:
     """The rule of `x[i, :, j]` with index tensors that are not constant.
 
-    An output element reads its elements of the indices. Which element of x it reads depends on their values;
-    where x depends on the block, it reads the group of all elements that the indices may select.
+    An output element reads elements of the indices, and their values decide which element of x it reads.
+    Where x depends on the block, the output element reads the group of all elements of x that the indices may
+    select.
     """
     x = node.inputs[0]
     shape = graph.shape(x)
@@ -97,9 +100,9 @@ def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> 
 
 
 def taken_apart(op: AdvancedSubtensor | Subtensor, node: Apply, ndim: int) -> Indexing | None:
-    """The indices of a node.
+    """The indices of a node as an `Indexing`.
 
-    None where all of them are slices, one is boolean, or the ends of a slice are no constants.
+    None where all indices are slices, an index is boolean, or an end of a slice is no constant.
     """
     flat = node.inputs[1:]
     arrays: dict[int, int] = {}
@@ -119,31 +122,34 @@ def taken_apart(op: AdvancedSubtensor | Subtensor, node: Apply, ndim: int) -> In
 
 
 def strides_of(shape: tuple[int, ...]) -> list[int]:
-    """By how much the flat index grows with the index of each dimension."""
+    """For each dimension, the increase of the flat index when the index of the dimension grows by 1."""
     return [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
 
 
 def places_read(
     indexing: Indexing, shape: tuple[int, ...], wide: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the output elements of `x[i, :, j]` come from.
+    """The element of the indices, and the part of the flat index, that each output element of `x[i, :, j]`
+    uses.
 
     Parameters
     ----------
-    shape : of x
+    shape : the shape of x
     wide : the shape of the indices, broadcast against one another
 
     Returns
     -------
     which : (n_out,) int, the element of the broadcast indices that each output element uses
-    base : (n_out,) int, the part of its flat index in x that comes from the sliced dimensions
+    base : (n_out,) int, the part of the flat index in x that comes from the sliced dimensions
     """
     arrays, slices = indexing
     leading, dimensions = min(arrays), range(len(shape))
     zeros, n_wide = np.zeros(wide, int), int(np.prod(wide))
 
     def at(coordinate_shape, number, first):
-        """Apply the indexing to an array of coordinates, the first index being `first`, the others 0."""
+        """Apply the indexing to an array of coordinates, where the first index is `first` and the others are
+        0.
+        """
         where = tuple(slices.get(d, first if d == leading else zeros) for d in dimensions)
         return np.broadcast_to(number, coordinate_shape)[where].reshape(-1)
 
@@ -162,7 +168,7 @@ def places_read(
 def from_fixed(
     indexing: Indexing, shape: tuple[int, ...], base: np.ndarray, reads: list[np.ndarray | None]
 ) -> Elements:
-    """The rule where x does not depend on the block: its element is looked up."""
+    """The rule where x does not depend on the block: elements of x are looked up."""
     strides = strides_of(shape)
     reads[0] = None
 
@@ -182,7 +188,8 @@ def from_groups(
     reads: list[np.ndarray | None],
     constants: dict[int, np.ndarray],
 ) -> Elements | None:
-    """The rule where x depends on the block: an element is one of the group that its indices may select.
+    """The rule where x depends on the block: an output element is one of the group that the indices may
+    select.
 
     Parameters
     ----------
@@ -207,7 +214,7 @@ def from_groups(
 
 
 def inside(index: Any, n: int) -> Any:
-    """An index into n elements as a number from 0 to n - 1.
+    """An index into n elements, which may be negative, as an integer from 0 to n - 1.
 
     Where an index is out of bounds the density is zero whatever element is read (see `index_guards`).
     """
@@ -239,10 +246,10 @@ def _(
 
 
 def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variable:
-    """`x[i, :, j]` where x, some of the indices, or all of them are stacks of n.
+    """`x[i, :, j]` where x, some of the indices, or all of them are stacks of n members.
 
     The result is indexed by the stacked axis first. Where NumPy's rules for advanced indexing put the
-    dimensions of the indices elsewhere than for one member, they are transposed back.
+    dimensions of the indices elsewhere than for one member, the result is transposed back.
     """
     (x, stacked), *flat = inputs
     entries = index_entries(node.op, len(flat), node.inputs[0].type.ndim)
@@ -268,8 +275,8 @@ def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variabl
         at_front = apart
     if not at_front:
         return out.dimshuffle(before, *range(before), *range(before + 1, out.ndim))
-    # The result is (n, indices, slices): transpose it to the order that one member has. In a Subtensor
-    # integers remove their dimensions and do not move others.
+    # The result has the axes (n, indices, slices), which are transposed to the order for one member. In a
+    # Subtensor, integers remove their dimensions and do not move other dimensions.
     ahead = before if isinstance(node.op, Subtensor) or not apart else 0
     return out.dimshuffle(
         0, *range(1 + wide, 1 + wide + ahead), *range(1, 1 + wide), *range(1 + wide + ahead, out.ndim)
@@ -304,7 +311,9 @@ def index_of(entries: list[Any], flat: list[tuple[Variable, bool]]) -> list[Any]
 
 
 def with_first_axis(index: Variable, is_stack: bool, wide: int) -> Variable:
-    """An index as (n, 1, ..., its dimensions), `wide` of them after the first, or broadcasting to that."""
+    """An index with the stacked axis first, followed by `wide` dimensions; an index without a stack
+    broadcasts to it.
+    """
     if not is_stack:
         return pt.as_tensor_variable(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
     index = pt.as_tensor_variable(index)
@@ -326,7 +335,7 @@ def _(op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
         return whole(node, graph)
     if op.set_instead_of_inc:
         return rearranged(node, graph, (0, 1))
-    # x[...] += y: each output element reads its element of x and those of y that are added to it
+    # for x[...] += y, each output element reads its element of x and the elements of y that are added to it
     indices = tuple(indices_from_subtensor([i.data for i in flat], op.idx_list))
     n_out = graph.size(x)
     to = np.arange(n_out).reshape(graph.shape(x))[indices]
@@ -363,15 +372,15 @@ def _(op: Any, node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def times_selected(op: AdvancedIncSubtensor, node: Apply) -> float:
-    """How often arrays of indices may select the same element; infinite where their shape is not known.
+    """How often arrays of indices may select the same element; infinite where their shapes are not known.
 
-    The value that is set or added is broadcast to what they select, so that its size says nothing.
+    The value that is set or added is broadcast to the selected elements, so that its size says nothing.
     """
     indices = [i for i in indices_from_subtensor(node.inputs[2:], op.idx_list) if isinstance(i, Variable)]
     masks = [i for i in indices if i.type.dtype == "bool"]
     if op.ignore_duplicates or (masks and len(indices) == 1):
         return 1.0
-    # of a mask, the number of elements that it selects is not known
+    # the number of elements that a mask selects is not known
     shapes = [(None,) if i in masks else getattr(i.type, "shape", ()) for i in indices]
     ndim = max(map(len, shapes), default=0)
     aligned = zip(*((1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes), strict=True)
