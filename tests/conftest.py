@@ -25,7 +25,7 @@ from tests.parts import not_changed
 # versions, the settings and the program.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ["PYMC_DISCRETE_CACHE"] = "off"  # what one test compiles is not loaded by another
-# PyTensor notes with each node of a graph where it was made, which takes a twentieth of the time of such tests.
+# PyTensor would note with each node of a graph where it was made, which takes a twentieth of the tests' time.
 pytensor.config.traceback__limit = 0
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     cache = platformdirs.user_cache_path("pymc-discrete") / f"tests-{processor()}"
