@@ -39,10 +39,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
 
-# By default Python looks for unreachable cycles after every 700 new objects, of which tracing makes millions.
-gc.set_threshold(50_000, 20, 50)
-# what the imports made is not looked through
-gc.freeze()
+# To look for unreachable cycles takes a tenth of the time, since tracing makes millions of objects. Few of
+# these become garbage: `free_memory` looks for them where a process has become large.
+gc.disable()
 MOST_MEMORY = 2.5 * 2**30  # bytes of a process, beyond which it drops all that JAX has compiled
 
 # failed assertions of what tests share show their values too
