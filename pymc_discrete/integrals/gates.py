@@ -10,7 +10,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Mul
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
@@ -19,8 +19,8 @@ from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.degree import is_separable_quadratic
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.numbers import AS_WRITTEN, numbers_in
-from pymc_discrete.structure.reads import is_switch
 from pymc_discrete.structure.rebuild import rebuild
+from pymc_discrete.structure.scalar_ops import applies, is_switch
 
 MOVING_OPS = (
     DimShuffle, Reshape, SpecifyShape, JoinDims, SplitDims, Subtensor, AdvancedSubtensor, Join, MakeVector,
@@ -67,7 +67,7 @@ def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends)
     made: dict[tuple[Variable, ...], Variable] = {}
 
     def rewrite(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-        if not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, Mul):
+        if not applies(node, Mul):
             return None
         own = [i for i in inputs if i in moved and i not in discrete]
         gates = [i for i in inputs if i in discrete and i not in moved]
@@ -84,14 +84,14 @@ def as_product(
     node: Apply, coefficients: Sequence[Variable], moved: Depends, graph: LogpGraph
 ) -> Product | None:
     """The output of a node as a `Product`; None if it is none."""
-    if not isinstance(node.op, Elemwise) or len(node.outputs) > 1:
+    if not applies(node) or len(node.outputs) > 1:
         return None
     own = [n for n, i in enumerate(node.inputs) if i in moved]
     other = next((i for n, i in enumerate(node.inputs) if n > 0 and n not in own), None)
     if is_switch(node):
         linear = own in ([1], [2]) and isinstance(other, Constant) and not np.any(other.data)
     else:
-        linear = isinstance(node.op.scalar_op, Mul) and len(own) == 1
+        linear = applies(node, Mul) and len(own) == 1
     if not linear:
         return None
     source = node.inputs[own[0]]

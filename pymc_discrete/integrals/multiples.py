@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable, equal_computations
 from pytensor.scalar.basic import Abs, Add, Mul, Pow, Reciprocal, Second, Sign, Sqrt, Sub, TrueDiv
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.integrals.families import Refusal, known_value
+from pymc_discrete.structure.scalar_ops import computed_by, scalar_op_of
 
 Varies = Callable[[Variable], bool]  # whether a variable depends on the parameter
 
@@ -59,7 +60,7 @@ def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | No
 
     A factor None stands for 1. The result is None if the tensor is computed in another way.
     """
-    if not is_elementwise(v):
+    if not computed_by(v):
         return None
     scalar, inputs = v.owner.op.scalar_op, v.owner.inputs
     moving, rest = [i for i in inputs if moves(i)], [i for i in inputs if not moves(i)]
@@ -89,12 +90,12 @@ def power_with_sign(*factors: Variable) -> tuple[Variable, float, Variable | Non
     """As `as_power`, for abs(v) ** exponent * sign(v), which is how PyMC writes the scale of a
     precision v."""
     for power, sign in (factors, factors[::-1]):
-        scalar_ops = [w.owner.op.scalar_op if is_elementwise(w) else None for w in (power, sign)]
+        scalar_ops = [scalar_op_of(w) for w in (power, sign)]
         if not (isinstance(scalar_ops[0], Pow) and isinstance(scalar_ops[1], Sign)):
             continue
         base, exponent = power.owner.inputs
         (v,) = sign.owner.inputs
-        absolute = is_elementwise(base) and isinstance(base.owner.op.scalar_op, Abs)
+        absolute = computed_by(base, Abs)
         if absolute and equal_computations(base.owner.inputs, [v]):
             number = known_number(exponent)
             return None if number is None else (v, number, None)
@@ -111,7 +112,7 @@ def as_sum(v: Variable, moves: Varies) -> tuple[Variable, Variable] | None:
     """(inside, added): the tensor is their sum, and only `inside` depends on the parameter; None if it is no
     such sum.
     """
-    if not is_elementwise(v):
+    if not computed_by(v):
         return None
     scalar, inputs = v.owner.op.scalar_op, v.owner.inputs
     moving, rest = [i for i in inputs if moves(i)], [i for i in inputs if not moves(i)]
@@ -132,7 +133,7 @@ def selected_first(v: Variable, moves: Varies) -> Variable | None:
     if node is None or not isinstance(node.op, DimShuffle | Subtensor | AdvancedSubtensor):
         return None
     whole, *index = node.inputs
-    if not is_elementwise(whole) or not moves(whole) or any(moves(i) for i in index):
+    if not computed_by(whole) or not moves(whole) or any(moves(i) for i in index):
         return None
     inputs = [selected_of(i, node) for i in whole.owner.inputs]
     if any(i is None for i in inputs):
@@ -161,8 +162,3 @@ def product_with(factor: Variable | None, *more: Variable) -> Variable:
     """The product of two tensors, where None stands for the factor 1."""
     factors = [*more] if factor is None else [factor, *more]
     return pt.mul(*factors) if len(factors) > 1 else factors[0]
-
-
-def is_elementwise(v: Variable) -> bool:
-    """Whether a variable is computed element by element."""
-    return v.owner is not None and isinstance(v.owner.op, Elemwise)

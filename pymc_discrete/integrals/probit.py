@@ -22,8 +22,10 @@ from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Mul, Sub, TrueDiv
 from pytensor.scalar.math import Erfc
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.subtensor import Subtensor
+
+from pymc_discrete.structure.scalar_ops import computed_by
 
 PREDICTOR, LOWER, UPPER, LATENT = "predictor", "lower bound", "upper bound", "latent variables"
 # Draws between two bounds are quantiles of the normal distribution. If the nearer bound is this many standard
@@ -166,9 +168,7 @@ def of_ordered_probit(op: Any, params: Sequence[Variable]) -> tuple[Variable, Va
 
 def arguments(v: Variable, op: type) -> list[Variable]:
     """The inputs of the elementwise Op that computes `v`; nothing if another Op computes it."""
-    node = v.owner
-    found = node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, op)
-    return list(node.inputs) if found else []
+    return list(v.owner.inputs) if computed_by(v, op) else []
 
 
 def without_new_axes(v: Variable) -> Variable:
@@ -181,14 +181,14 @@ def without_new_axes(v: Variable) -> Variable:
 def of_normal_cdf(p: Variable) -> Variable | None:
     """x if a probability is written as erfc(-x / sqrt(2)) / 2; None for any other probability."""
     half, other = constant_and_factor(p)
-    if half != 0.5 or other is None or other.owner is None or not isinstance(other.owner.op, Elemwise):
+    if half != 0.5 or other is None or not computed_by(other, Erfc):
         return None
-    return other.owner.inputs[0] * -np.sqrt(2.0) if isinstance(other.owner.op.scalar_op, Erfc) else None
+    return other.owner.inputs[0] * -np.sqrt(2.0)
 
 
 def constant_and_factor(v: Variable) -> tuple[float | None, Variable | None]:
     """The two factors of a product of one number and a tensor; None for other tensors."""
-    if v.owner is None or not isinstance(v.owner.op, Elemwise) or not isinstance(v.owner.op.scalar_op, Mul):
+    if not computed_by(v, Mul):
         return None, None
     constants = [i for i in v.owner.inputs if isinstance(i, Constant)]
     rest = [i for i in v.owner.inputs if not isinstance(i, Constant)]

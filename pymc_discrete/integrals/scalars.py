@@ -13,8 +13,8 @@ from pytensor.scalar.basic import Add, Mul, Neg, TrueDiv
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 
-from pymc_discrete.structure.reads import is_switch
 from pymc_discrete.structure.rebuild import remade
+from pymc_discrete.structure.scalar_ops import is_switch
 
 
 class Scaled:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 
 from pymc_discrete.structure.rebuild import rebuild
+from pymc_discrete.structure.scalar_ops import applies
 
 
 def as_real(outputs: list[Variable], replace: Mapping[Variable, Variable]) -> list[Variable]:
@@ -38,7 +38,7 @@ def of_reals(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
     ]
     if not any(became_real):
         return None
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast) and is_integer(node.outputs[0]):
+    if applies(node, Cast) and is_integer(node.outputs[0]):
         return [inputs[0]]
     if isinstance(node.op, IncSubtensor | AdvancedIncSubtensor) and is_integer(inputs[0]):
         return node.op.make_node(pt.cast(inputs[0], "float64"), *inputs[1:]).outputs

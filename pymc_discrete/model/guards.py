@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Add, Cast, Identity, Sub
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -19,6 +18,7 @@ from pytensor.tensor.subtensor import (
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import REARRANGING, IntegerBounds, is_whole
 from pymc_discrete.structure.numbers import Decision, Number, numbers_in
+from pymc_discrete.structure.scalar_ops import applies
 
 
 def index_guards(
@@ -114,7 +114,7 @@ def indexing_variable(index: Variable) -> Variable | None:
     The values of such an index are the values of one variable, rearranged or shifted by a constant.
     """
     for node in toposort([index]):
-        shifted = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Add | Sub | Cast | Identity)
+        shifted = applies(node, Add, Sub, Cast, Identity)
         if not shifted and type(node.op) not in REARRANGING:
             return None
     leaves = {v for v in ancestors([index]) if v.owner is None and not isinstance(v, Constant)}

@@ -71,6 +71,7 @@ from pymc_discrete.structure.bounds import (
 from pymc_discrete.structure.integers import is_integer_log_gamma
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import remade
+from pymc_discrete.structure.scalar_ops import applies, is_switch
 
 LARGEST_INT32 = float(np.iinfo(np.int32).max)
 # If the float approximation of a wide integer (or of the difference of two) is smaller than this, the integer
@@ -99,7 +100,7 @@ class BoundsIn32Bits(IntegerBounds):
 
     def after_one(self, node: Apply, out: Variable, values: list[Interval]) -> Interval:
         bounds = super().after_one(node, out, values)
-        casts = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast)
+        casts = applies(node, Cast)
         from_float = casts and not is_whole(node.inputs[0])
         # an Op such as `eye`, whose inputs are constant sizes
         of_constants = bounds == UNKNOWN and all(isinstance(i, Constant) for i in node.inputs)
@@ -228,7 +229,7 @@ class In32Bits:
     def _keep_op(self, node: Apply, form: Callable[..., Any]) -> None:
         """Apply the Op of a node in the rewritten graph, to `form(input)` for the inputs that are data."""
         inputs = self._inputs(node, form)
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
+        if is_switch(node):
             inputs[0] = self._is_nonzero(node.inputs[0])
         outputs = node.outputs
         if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
@@ -253,11 +254,10 @@ class In32Bits:
             self._approximation[out] = self._by_comparisons(node, self.approximation)
         elif self._is_right_modulo(node) and out.type.dtype == "int64" and len(node.outputs) == 1:
             low, close = self._inputs(node, self.low), self._inputs(node, self.approximation)
-            if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
+            if is_switch(node):
                 low[0] = close[0] = self._is_nonzero(node.inputs[0])
             self._low[out] = wrapped(remade(node, low)[0])
-            cast = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast)
-            self._approximation[out] = close[0] if cast else remade(node, close)[0]
+            self._approximation[out] = close[0] if applies(node, Cast) else remade(node, close)[0]
         else:
             self._refuse(out, "may leave 32 bits")
         if self._is_accurate(node):

@@ -51,6 +51,7 @@ from pymc_discrete.structure.numbers import (
     numbers_in,
 )
 from pymc_discrete.structure.rebuild import known_size, opened, rebuild, rewrite, rewritten
+from pymc_discrete.structure.scalar_ops import applies, computed_by
 from pymc_discrete.structure.sparse import refuse_sparse
 from pymc_discrete.structure.stacking import Stacked
 
@@ -471,14 +472,15 @@ def is_sum_of(v: Variable, vectors: Collection[Variable]) -> bool:
 
 def is_negative(v: Variable, vectors: Collection[Variable]) -> bool:
     """Whether a tensor is the comparison `variable < 0` for one of some variables."""
-    less = v.owner is not None and isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, LT)
-    return less and v.owner.inputs[0] in vectors and bool((value_of(v.owner.inputs[1]) == 0).all())
+    return (
+        computed_by(v, LT) and v.owner.inputs[0] in vectors and bool((value_of(v.owner.inputs[1]) == 0).all())
+    )
 
 
 def compares_sorted(v: Variable, permutations: Collection[Variable]) -> bool:
     """Whether a tensor is true where one of some variables, sorted, differs from 0, ..., n - 1."""
     node = v.owner
-    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, NEQ):
+    if not applies(node, NEQ):
         return False
     ordered, wanted = node.inputs[0].owner, value_of(node.inputs[1])
     if ordered is None or not isinstance(ordered.op, SortOp) or ordered.inputs[0] not in permutations:
@@ -642,7 +644,7 @@ def conditions(cond: Variable) -> list[Variable]:
         return [cond]
     if isinstance(node.op, All | MakeVector | ScalarFromTensor | TensorFromScalar):
         return [c for i in node.inputs for c in conditions(i)]
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, AND) and cond.type.dtype == "bool":
+    if applies(node, AND) and cond.type.dtype == "bool":
         return [c for i in node.inputs for c in conditions(i)]
     return [cond]
 

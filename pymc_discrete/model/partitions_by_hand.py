@@ -10,13 +10,14 @@ from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import EQ, Add, Cast, Clip, Maximum, Sub, Switch
 from pytensor.scalar.math import GammaLn
 from pytensor.tensor.basic import Eye, Join, MakeVector, TensorFromScalar
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from pymc_discrete.model.logp import terms_of
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.scalar_ops import computed_by
 
 
 def partitions_by_hand(model: pm.Model, names: Collection[str]) -> list[str]:
@@ -62,12 +63,6 @@ def terms_by_hand(model: pm.Model) -> Iterator[tuple[str, Variable]]:
 def is_custom(rv: Variable) -> bool:
     """Whether a random variable is a CustomDist."""
     return isinstance(rv.owner.op, CustomDistRV | CustomSymbolicDistRV)
-
-
-def computed_by(v: Variable, *kinds: type) -> bool:
-    """Whether a variable is computed element by element, by a function of one of these kinds."""
-    op = v.owner.op if v.owner is not None else None
-    return isinstance(op, Elemwise) and isinstance(op.scalar_op, kinds)
 
 
 def of_sizes(v: Variable, moving: Depends, added: float = 0.0) -> bool:

@@ -12,6 +12,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import rebuild
+from pymc_discrete.structure.scalar_ops import scalar_op_of
 
 
 def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
@@ -83,8 +84,7 @@ def is_filled(x: Variable, value: float) -> bool:
 
 def operation(x: Variable) -> ps.ScalarOp | None:
     """The elementwise function by which a tensor is computed; None where it is computed in another way."""
-    elementwise = x.owner is not None and isinstance(x.owner.op, Elemwise) and len(x.owner.outputs) == 1
-    return x.owner.op.scalar_op if elementwise else None
+    return scalar_op_of(x) if x.owner is not None and len(x.owner.outputs) == 1 else None
 
 
 def same(a: Variable, b: Variable) -> bool:

@@ -27,6 +27,7 @@ from pymc_discrete.model.support import (
 from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.linear_forms import Form, LinearForms, combined, end_of_form
 from pymc_discrete.structure.rebuild import rebuild
+from pymc_discrete.structure.scalar_ops import applies
 
 # {name of a count: {name: coefficient of that count in the total}}, with the count itself, whose coefficient
 # is 1 or -1
@@ -186,11 +187,7 @@ def in_totals(model: pm.Model, terms: list[Variable], totals: Totals) -> list[Va
     replace: dict[Variable, Variable] = {}
     for node in toposort(terms):
         (out, *_) = node.outputs
-        if (
-            isinstance(node.op, Elemwise)
-            and isinstance(node.op.scalar_op, Add | Sub)
-            and not forms.is_leaf(out)
-        ):
+        if applies(node, Add, Sub) and not forms.is_leaf(out):
             form = forms.of(out)
             if any(v in by_total for v in form) and alike(out, form):
                 new = combined([(c, by_total.get(v, {v: 1.0})) for v, c in form.items()])

@@ -30,7 +30,7 @@ from pymc_discrete.runtime.jax_settings import lower, settings_now
 _log = logging.getLogger("pymc.discrete")
 
 PACKAGE = str(Path(__file__).parents[1])
-LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor")
+LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor", "scipy")
 # the first bytes of a file, before the checksum of the rest
 HEADER = b"pymc-discrete program 1\n"
 CHECKSUM = 32  # the number of bytes of the checksum

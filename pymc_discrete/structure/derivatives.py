@@ -9,7 +9,7 @@ from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pymc_discrete.structure.ops.elementwise import rules_of
-from pymc_discrete.structure.reads import is_switch
+from pymc_discrete.structure.scalar_ops import is_switch
 
 
 def is_guard(node: Apply) -> bool:

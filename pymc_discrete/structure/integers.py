@@ -8,8 +8,9 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.scalar.math import GammaLn
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
+
+from pymc_discrete.structure.scalar_ops import applies
 
 TABLE = 4096  # the number of integers in the table of log Gamma
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -37,11 +38,7 @@ def log_gamma(n):
 
 def is_integer_log_gamma(node: Apply) -> bool:
     """Whether a node computes log Gamma of integers."""
-    return (
-        isinstance(node.op, Elemwise)
-        and isinstance(node.op.scalar_op, GammaLn)
-        and node.inputs[0].type.dtype in INTEGERS
-    )
+    return applies(node, GammaLn) and node.inputs[0].type.dtype in INTEGERS
 
 
 class IntegerLogGamma(Op):

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import IntegerBounds
 from pymc_discrete.structure.rebuild import rebuild
+from pymc_discrete.structure.scalar_ops import is_switch
 from pymc_discrete.structure.sparse import without_sparse
 
 
@@ -94,7 +94,7 @@ def selection(var: Variable, moving: Depends) -> Selection | None:
         if x in moving:
             return None
         return Selection([x], lambda x: node.op(x, *index), (node.op, *index, x.type.shape))
-    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
+    if is_switch(node):
         cond, *sides = node.inputs
         if any(s in moving for s in sides):
             return None
@@ -117,7 +117,7 @@ def elementwise(node: Apply, inputs: list[Variable], moving: Depends) -> Variabl
     others = [i for i in inputs if i not in moving]
     if not all(all(i.type.broadcastable) for i in others):
         return None
-    if len(selections) > 1 and isinstance(node.op.scalar_op, Switch):
+    if len(selections) > 1 and is_switch(node):
         return None  # a switch is handled only if a single one of its inputs is a selection
 
     def inside(*parts: Variable) -> Variable:

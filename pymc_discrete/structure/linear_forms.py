@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Sub
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 
 from pymc_discrete.structure.analysis import Analysis
 from pymc_discrete.structure.bounds import IntegerBounds, Interval, product
+from pymc_discrete.structure.scalar_ops import computed_by
 
 # {variable: coefficient}: each element of a tensor is the sum of the coefficients times the elements that are
 # broadcast to it. The key None stands for the constant 1.
@@ -42,8 +43,7 @@ class LinearForms(Analysis[Form]):
         if isinstance(op, DimShuffle):
             return not self._only_expands(op)
         return not (
-            isinstance(op, Elemwise)
-            and isinstance(op.scalar_op, Add | Cast | Identity | Mul | Neg | Sub)
+            computed_by(var, Add, Cast, Identity, Mul, Neg, Sub)
             # integers of fewer than 64 bits may wrap around
             and var.type.dtype == "int64"
             and all(i.type.dtype.startswith(("int", "bool")) for i in var.owner.inputs)

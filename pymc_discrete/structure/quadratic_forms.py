@@ -13,12 +13,13 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar.basic import Cast, Mul
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
 from pymc_discrete.structure.analysis import Depends
+from pymc_discrete.structure.scalar_ops import computed_by
 
 # the largest mean number of nonzero elements in a row of the matrix; besides, at most half of all elements
 # are nonzero
@@ -49,7 +50,7 @@ def factors_of(v: Variable) -> list[Variable]:
     """Vectors of the same length whose elementwise product is a vector; the vector itself, if it is no
     product.
     """
-    if v.owner is None or not isinstance(v.owner.op, Elemwise) or not isinstance(v.owner.op.scalar_op, Mul):
+    if not computed_by(v, Mul):
         return [v]
     vectors = [i for i in v.owner.inputs if i.type.shape == v.type.shape]
     scalars = [i for i in v.owner.inputs if i.type.shape != v.type.shape]
@@ -65,7 +66,7 @@ def matrix_and_vector(v: Variable, moving: Depends) -> tuple[np.ndarray, Variabl
     """
     while v.owner is not None and (
         isinstance(v.owner.op, DimShuffle | JoinDims | Reshape | SpecifyShape | SplitDims)
-        or (isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, Cast))
+        or computed_by(v, Cast)
     ):
         v = v.owner.inputs[0]
     if v.owner is None or not isinstance(v.owner.op, Dot):

@@ -17,8 +17,6 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
-from pytensor.scalar.basic import Switch
-from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.structure.logp_graph import LogpGraph
 
@@ -98,10 +96,6 @@ def elements_of(op: Op, node: Apply, graph: LogpGraph) -> Elements | Entries | N
 def constant(var: Variable) -> np.ndarray | None:
     """The data of a constant, or None for other variables."""
     return np.asarray(var.data) if isinstance(var, Constant) else None
-
-
-def is_switch(node: Apply) -> bool:
-    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch)
 
 
 # ---------------------------------------------------------------- groups of elements read together

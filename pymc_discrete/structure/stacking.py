@@ -19,10 +19,10 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Add, Neg, Sub
 from pytensor.tensor.basic import Join, MakeVector
-from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.runtime.names import made_name, shown
 from pymc_discrete.structure.rebuild import rebuild
+from pymc_discrete.structure.scalar_ops import scalar_op_of
 
 FEWEST_STACKED = (
     3  # the smallest number of graphs of equal structure that are stacked; fewer graphs stay as they are
@@ -182,7 +182,7 @@ def nested_summands(term: Variable) -> list[tuple[Variable, bool]]:
     parts, pending = [], [(term, False)]
     while pending:
         var, minus = pending.pop()
-        op = var.owner.op.scalar_op if var.owner is not None and isinstance(var.owner.op, Elemwise) else None
+        op = scalar_op_of(var)
         inputs = var.owner.inputs if isinstance(op, Add | Sub | Neg) else []
         if isinstance(op, Add):  # Python's `sum` starts with the summand 0, which is left out
             inputs = [i for i in inputs if not (isinstance(i, Constant) and i.type.ndim == 0 and i.data == 0)]

@@ -9,10 +9,11 @@ from typing import Any
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.scalar.basic import Add, Mul, ScalarOp, Sub
-from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.scalar.basic import Add, Mul, Sub
+from pytensor.tensor.elemwise import CAReduce
 
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
+from pymc_discrete.structure.scalar_ops import computed_by, scalar_op_of
 
 # [(tensor, factor)]: the sum over the elements of some tensor is the sum of factor times the sum over the
 # elements of each listed tensor. A factor is a number, a scalar variable, or None for 1.
@@ -42,7 +43,7 @@ def summands_of(op: Op, node: Apply, graph: LogpGraph) -> Summands | None:
 
 def distributed(var: Variable, graph: LogpGraph) -> Summands | None:
     """A product with a sum, written as the products with each summand; None for other tensors."""
-    if scalar_op_of(var, Mul) is None or not adds_up(var):
+    if not computed_by(var, Mul) or not adds_up(var):
         return None
     for n, factor in enumerate(var.owner.inputs):
         op = scalar_op_of(factor, Add, Sub)
@@ -54,13 +55,6 @@ def distributed(var: Variable, graph: LogpGraph) -> Summands | None:
         if all(graph.size(p) == graph.size(var) and adds_up(p) for p in products):
             return list(zip(products, signs, strict=True))
     return None
-
-
-def scalar_op_of(var: Variable, *kinds: type[ScalarOp]) -> ScalarOp | None:
-    """The scalar Op that computes a tensor element by element, if it is of one of the given kinds;
-    else None."""
-    op = getattr(None if var.owner is None else var.owner.op, "scalar_op", None)
-    return op if isinstance(op, kinds) and isinstance(var.owner.op, Elemwise) else None
 
 
 def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:

@@ -46,6 +46,7 @@ from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.jumps import decided_by_rounding
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import context_inputs, rebuild
+from pymc_discrete.structure.scalar_ops import computed_by
 from pymc_discrete.structure.terms import Term
 
 # If a site enters at most this many elements, changes of two elements with the same label are found by
@@ -279,7 +280,7 @@ def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, Sums
                 return None
             found[var] = counted
             continue
-        if var.owner is None or not isinstance(var.owner.op, Elemwise) or len(var.owner.outputs) > 1:
+        if not computed_by(var) or len(var.owner.outputs) > 1:
             return None
         if var.type.shape != summands.type.shape:
             return None

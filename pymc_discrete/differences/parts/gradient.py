@@ -28,8 +28,8 @@ from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.derivatives import decides, is_guard, steps, users_of
 from pymc_discrete.structure.jaxify import jaxify
-from pymc_discrete.structure.reads import is_switch
 from pymc_discrete.structure.rebuild import context_inputs, remade, rewritten
+from pymc_discrete.structure.scalar_ops import is_switch
 from pymc_discrete.structure.terms import Term
 
 

@@ -77,8 +77,9 @@ from pymc_discrete.structure.degree import degree_after
 from pymc_discrete.structure.integers import is_integer_log_gamma, log_gamma
 from pymc_discrete.structure.lifting import for_rows, simplified
 from pymc_discrete.structure.logp_graph import LogpGraph, adds_up
-from pymc_discrete.structure.reads import Elements, constant, elements_of, in_order, is_switch
+from pymc_discrete.structure.reads import Elements, constant, elements_of, in_order
 from pymc_discrete.structure.rounding import error_after
+from pymc_discrete.structure.scalar_ops import computed_by, is_switch
 from pymc_discrete.structure.stacking import vectorised, with_axis
 from pymc_discrete.structure.sums import Summands, summands_of
 
@@ -488,8 +489,7 @@ def surely_different(a: Interval, b: Interval, whole: bool) -> bool:
 
 def never_negative(var: Variable) -> bool:
     """Whether a tensor is the result of a scalar function, such as exp, whose values are never negative."""
-    elementwise = var.owner is not None and isinstance(var.owner.op, Elemwise)
-    return elementwise and rules_of(var.owner.op.scalar_op).least == 0
+    return computed_by(var) and rules_of(var.owner.op.scalar_op).least == 0
 
 
 def without_constants(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
