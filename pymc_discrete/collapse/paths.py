@@ -18,7 +18,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-SMALLEST_PRODUCT = 1e-250  # a matrix product with a smaller element is computed in logarithms instead
+# A matrix product with a smaller element is computed in logarithms instead, since it may have lost summands that
+# are too small for a float of this type.
+SMALLEST_PRODUCT = {"float64": 1e-250, "float32": 1e-30}
 
 
 @jax.custom_vjp
@@ -188,7 +190,7 @@ def _forward_in_common(unary, pairs, common):
         positive = total > 0
         logs = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf)
         product = logs + largest[:, 0, :, None] + top[u]
-        small = total < SMALLEST_PRODUCT
+        small = total < SMALLEST_PRODUCT[str(total.dtype)]
 
         def lost():
             some, others = (jnp.asarray(a > -jnp.inf, float) for a in (before, tables[u]))

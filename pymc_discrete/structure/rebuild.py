@@ -135,8 +135,16 @@ def steps_at_once(node: Apply, inputs: list[Variable], inside: Callable) -> list
     sequences, others = outer[: info.n_seqs], outer[info.n_seqs + info.n_nit_sot :]
     if any(s.type.shape[0] != int(steps.data) for s in sequences):
         return None
-    replace = dict(zip(node.op.inner_inputs, [*sequences, *others], strict=True))
-    return rebuild(vectorize_graph(node.op.inner_outputs, replace), {}, inside)
+    given = [v.type() for v in node.op.inner_inputs]
+    # a copy of the graph of one step, since nodes of the Op's own graph cannot be copied later
+    one_step = node.op.fgraph.bind(dict(zip(node.op.inner_inputs, given, strict=True)))
+    vectorized = vectorize_graph(one_step, dict(zip(given, [*sequences, *others], strict=True)))
+    of_steps = [
+        # an output that depends on no sequence is the same in every step, and has no axis of steps yet
+        v if v.type.ndim > one.type.ndim else pt.alloc(v, steps, *v.shape)
+        for one, v in zip(one_step, vectorized, strict=True)
+    ]
+    return rebuild(of_steps, {}, inside)
 
 
 def rewrite(fg: FunctionGraph) -> None:

@@ -13,6 +13,7 @@ from pymc_discrete.collapse.elimination import Elimination, Paths
 from pymc_discrete.collapse.labels import colours
 from pymc_discrete.collapse.marginalize import density_to_sum, without_transforms
 from pymc_discrete.collapse.paths import messages, messages_in_common
+from pymc_discrete.engine.precision import precision
 from pymc_discrete.collapse.sums import Sums
 from pymc_discrete.runtime.model_settings import model_settings
 from tests.collapse.test_elimination import by_brute_force
@@ -166,8 +167,8 @@ def steep(far, width, L=4, B=3, K=5):
     return jnp.asarray(unary), jnp.asarray(pairs), jnp.asarray(np.arange(L) % 2)
 
 
-def in_both_ways(far, width):
-    with model_settings():
+def in_both_ways(far, width, dtype="float64"):
+    with precision(dtype):
         unary, pairs, common = steep(far, width)
 
         def weighed(last):  # values that nothing leads to have no influence
@@ -201,9 +202,20 @@ def test_sums_of_very_different_weights(far, width):
         np.testing.assert_allclose(slope, each, atol=1e-9)
 
 
-def test_products_alone_would_lose_them(monkeypatch):
-    monkeypatch.setattr(paths, "SMALLEST_PRODUCT", 0.0)
-    ((_, last), _), ((_, want), _) = in_both_ways(1000.0, 1)
+@pytest.mark.parametrize("far", [30.0, 150.0])
+def test_sums_of_very_different_weights_in_32_bits(far):
+    """Here a product loses what is 88 nats below its largest summand, in place of 700."""
+    ((_, last), slopes), ((_, want), wanted) = in_both_ways(far, 1, "float32")
+    assert last.dtype == np.float32
+    np.testing.assert_allclose(last, want, rtol=1e-5)
+    for slope, each in zip(slopes, wanted, strict=True):
+        np.testing.assert_allclose(slope, each, atol=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "far"), [("float64", 1000.0), ("float32", 150.0)])
+def test_products_alone_would_lose_them(monkeypatch, dtype, far):
+    monkeypatch.setattr(paths, "SMALLEST_PRODUCT", {dtype: 0.0})
+    ((_, last), _), ((_, want), _) = in_both_ways(far, 1, dtype)
     assert (np.isneginf(last) & np.isfinite(want)).any()
 
 

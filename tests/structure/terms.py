@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.sparse as ps
 import pytensor.tensor as pt
 from scipy import sparse
@@ -38,7 +39,16 @@ add = lambda term: pm.Potential("p", term)
 as_float = lambda v: pt.cast(v, "float64")
 
 
+def in_steps(step, x):
+    """A Scan over the numbers 0, 1, 2 and 3, whose steps do not depend on one another."""
+    return pytensor.scan(step, sequences=[np.arange(4.0)], non_sequences=[x], return_updates=False)
+
+
 GRAPHS = {
+    "steps that are all the same": lambda x: in_steps(lambda t, x: 0.3 * x[:3], x).sum(),
+    "steps of which one of two outputs is the same": lambda x: sum(
+        a.sum() for a in in_steps(lambda t, x: (t * x[0], 0.3 * x[1]), x)
+    ),
     "booleans add by OR": lambda x: 2.0 * as_float(pt.eq(x[0], 1) + pt.eq(x[1], 1) + pt.eq(x[2], 1)),
     "narrow integers wrap": lambda x: 0.01 * as_float(sum(pt.cast(x[i] * 90, "int8") for i in range(3))),
     "a dot of booleans is an OR": lambda x: (
