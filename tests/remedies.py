@@ -3,6 +3,7 @@
 A message is known by a piece of its text, as it stands in the code.
 """
 
+import functools
 import importlib
 import warnings
 from collections.abc import Callable
@@ -41,7 +42,22 @@ def row(message: str, wrong: Callable[[], Any], *right: Callable[[], Any]) -> No
     ROWS.append(Row(message, wrong, right))
 
 
+def once(make):
+    """A function that makes functions, the same one of equal arguments, where these can be compared."""
+    kept = functools.lru_cache(None, typed=True)(make)
+
+    @functools.wraps(make)
+    def made(*arguments, **options):
+        try:
+            return kept(*arguments, **options)
+        except TypeError:  # a list or an array has no hash
+            return make(*arguments, **options)
+
+    return made
+
+
 # ---------------------------------------------------------------- what is done with a model
+@once
 def on(build, do):
     """What is done with the model that `build` fills, in its context."""
 
@@ -53,11 +69,13 @@ def on(build, do):
     return done
 
 
+@once
 def step(kind, build, *vars, **options):
     """A step that is made."""
     return on(build, lambda model: getattr(pmd, kind)(*vars, **options))
 
 
+@once
 def target(build, *vars, **options):
     return on(build, lambda model: pmd.target_from_model(model, *vars, **options).describe())
 
@@ -915,6 +933,7 @@ def mixture(**more):
     )
 
 
+@once
 def relabelled(*arguments, **options):
     return lambda: pmd.relabel(mixture(), *arguments, **options)
 

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import re
+from functools import cache
 
 import arviz_base
 import cloudpickle
@@ -14,7 +15,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.collapse.recover import variables_to_recover
-from tests.collapse.models import MODELS, TRUNCATED, Y, counts, labels, occupancy, prior_of_a_coefficient
+from tests.collapse.models import MODELS, TRUNCATED, Y, counts, labels, prior_of_a_coefficient
 from tests.tools.running import saved_and_loaded
 from tests.tools.statistics import g_test
 
@@ -25,9 +26,8 @@ def as_tree(posterior):
     return arviz_base.from_dict({"posterior": posterior})
 
 
-def states_of(model, support):
-    """[{variable: value}] of all states of the summed variables."""
-    start = model.initial_point()
+def states_of(start, support):
+    """[{variable: value}] of all states of the summed variables, with the shapes of a point."""
     axes = [range(a, b + 1) for name, (a, b) in support.items() for _ in range(np.size(start[name]))]
     states = []
     for values in itertools.product(*axes):
@@ -44,9 +44,18 @@ def options_of(name, support):
     return {"truncate": {n: support[n] for n in TRUNCATED[name]}} if name in TRUNCATED else {}
 
 
-def jittered(model, support, seed):
+counted = cache(counts)  # of which no test changes the model
+
+
+@cache
+def built(name):
+    """A model, its support, and the model without its discrete variables, which no test changes."""
+    model, support = MODELS[name]()
+    return model, support, pmd.marginalize(model, list(support), **options_of(name, support))
+
+
+def jittered(point, support, seed):
     r = np.random.default_rng(seed)
-    point = model.initial_point()
     return {
         k: np.asarray(v, float) + 0.4 * r.normal(size=np.shape(v))
         for k, v in point.items()
@@ -58,17 +67,17 @@ def jittered(model, support, seed):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.by_default("occupancy", "effects_of_a_shape", "mediator")
 def test_the_log_density_and_its_gradient_are_those_of_the_sum(name):
-    model, support = MODELS[name]()
-    marginal = pmd.marginalize(model, list(support), **options_of(name, support))
+    model, support, marginal = built(name)
     assert not {v.name for v in marginal.free_RVs} & set(support)
     logp = model.compile_logp(mode="FAST_COMPILE")
     theirs, slope = (f(mode="FAST_COMPILE") for f in (marginal.compile_logp, marginal.compile_dlogp))
-    states = states_of(model, support)
+    start = model.initial_point()
+    states = states_of(start, support)
 
     def summed(rest):
         return np.logaddexp.reduce([logp({**rest, **state}) for state in states])
 
-    rest = jittered(model, support, 1)
+    rest = jittered(start, support, 1)
     assert float(theirs(rest)) == pytest.approx(summed(rest), rel=1e-8)
     r, h = np.random.default_rng(2), 1e-4
     direction = {v.name: r.normal(size=np.shape(rest[v.name])) for v in marginal.continuous_value_vars}
@@ -138,8 +147,7 @@ def test_names_transforms_dimensions_and_start_values_stay():
     model.set_initval(model["lam"], 2.5)
     kept = pmd.marginalize(model, truncate=support)
     assert kept.rvs_to_initial_values[kept["lam"]] == 2.5
-    model, _ = occupancy()
-    assert "occupied" not in pmd.marginalize(model).named_vars
+    assert "occupied" not in built("occupancy")[2].named_vars
 
 
 def test_data_that_have_changed_give_no_number():
@@ -156,8 +164,8 @@ def test_data_that_have_changed_give_no_number():
 
 @pytest.mark.slow
 def test_pymc_samples_the_model_and_draws_come_back(caplog, tmp_path):
-    model, _ = occupancy()
-    with pmd.marginalize(model):
+    model, _, marginal = built("occupancy")
+    with marginal:
         idata = pm.sample(
             400,
             tune=300,
@@ -205,7 +213,7 @@ def test_draws_given_the_rest_have_the_probabilities_of_all_states():
     draws = 20_000
     posterior = {k: np.broadcast_to(v, (1, draws, *np.shape(v))) for k, v in values.items()}
     z = pmd.recover(as_tree(posterior), model, random_seed=3)["posterior"]["z"].values[0]
-    states = states_of(model, support)
+    states = states_of(point, support)
     logp = model.compile_logp(mode="FAST_COMPILE")
     weights = np.array([logp({**point, **state}) for state in states])
     p = np.exp(weights - np.logaddexp.reduce(weights))
@@ -216,7 +224,7 @@ def test_draws_given_the_rest_have_the_probabilities_of_all_states():
 
 @pytest.mark.slow
 def test_a_truncated_sum_that_leaves_out_mass_is_said(caplog):
-    model, _ = counts()
+    model, _ = counted()
     posterior = {"lam": np.full((1, 3), 6.0), "p": np.full((1, 3), 0.4)}
     with caplog.at_level(logging.WARNING, logger="pymc.discrete"):
         pmd.recover(as_tree(posterior), model, truncate={"N": (0, 8)})
@@ -247,12 +255,17 @@ def nested():
 @pytest.mark.parametrize(
     ("build", "options", "error", "words"),
     [
-        (lambda: counts()[0], {}, ValueError, r"'N' .* no bound.*truncate=\{'N': \(0, 200\)\}"),
-        (lambda: counts()[0], {"truncate": {"M": (0, 3)}}, ValueError, "truncate names 'M'"),
-        (lambda: counts()[0], {"truncate": {"N": (0, 1)}}, ValueError, r"'N' .*zero.*'N': \(\.\.\., 3\)"),
-        (lambda: counts()[0], {"truncate": {"N": 50}}, ValueError, r"truncate\['N'\] must be .* got 50"),
-        (lambda: counts()[0], {"truncate": {"N": (50, 0)}}, ValueError, r"truncate\['N'\] must be .*\(50, 0"),
-        (lambda: counts()[0], {"truncate": [("N", 0, 3)]}, TypeError, "truncate must be a dictionary"),
+        (lambda: counted()[0], {}, ValueError, r"'N' .* no bound.*truncate=\{'N': \(0, 200\)\}"),
+        (lambda: counted()[0], {"truncate": {"M": (0, 3)}}, ValueError, "truncate names 'M'"),
+        (lambda: counted()[0], {"truncate": {"N": (0, 1)}}, ValueError, r"'N' .*zero.*'N': \(\.\.\., 3\)"),
+        (lambda: counted()[0], {"truncate": {"N": 50}}, ValueError, r"truncate\['N'\] must be .* got 50"),
+        (
+            lambda: counted()[0],
+            {"truncate": {"N": (50, 0)}},
+            ValueError,
+            r"truncate\['N'\] must be .*\(50, 0",
+        ),
+        (lambda: counted()[0], {"truncate": [("N", 0, 3)]}, TypeError, "truncate must be a dictionary"),
         (dense, {}, NotImplementedError, "the term 'y' joins too many .*states"),
         (nested, {"vars": ["c"]}, NotImplementedError, "Sum out 'd' too"),
     ],
@@ -317,7 +330,7 @@ def test_draws_for_which_nothing_is_possible_are_refused():
 
 
 def test_draws_that_the_posterior_holds_already_stay():
-    model, _ = occupancy()
+    model, *_ = built("occupancy")
     posterior = {"psi": np.full((1, 50), 0.4), "p": np.full((1, 50), 0.3)}
     once = pmd.recover(as_tree(posterior), model, random_seed=1)
     twice = pmd.recover(once, model, random_seed=2)
@@ -327,8 +340,7 @@ def test_draws_that_the_posterior_holds_already_stay():
 
 
 def test_a_marginalised_model_travels_to_another_process():
-    model, _ = occupancy()
-    marginal = pmd.marginalize(model)
+    marginal = built("occupancy")[2]
     point = marginal.initial_point()
     want = marginal.compile_logp(mode="FAST_COMPILE")(point)
     again = cloudpickle.loads(cloudpickle.dumps(marginal))
@@ -336,6 +348,6 @@ def test_a_marginalised_model_travels_to_another_process():
 
 
 def test_a_posterior_without_a_variable_is_refused():
-    model, _ = occupancy()
+    model, *_ = built("occupancy")
     with pytest.raises(ValueError, match="has no 'psi'"):
         pmd.recover(as_tree({"p": np.full((1, 3), 0.4)}), model)

@@ -141,13 +141,13 @@ def test_chains_reach_what_is_beyond_windows(monkeypatch):
 
 @pytest.mark.slow
 def test_windows_are_not_taken_where_more_may_be_probable():
-    """Counts beyond the longest window, which no shorter one would hold."""
-    model = observed(sites=40, mean=3.0)
-    names = [str(v.name) for v in model.discrete_value_vars]
-    assert isinstance(Collapsed.of(model, names).sums, SumsInWindows)
-    with model:
+    """Counts beyond the longest window, which no shorter one would hold.
+
+    Without them this model has windows: `test_they_are_chosen_for_open_populations`.
+    """
+    with observed(sites=40) as model:
         pm.Binomial("many", model["N"][:1], 0.9, observed=[260])
-    assert Collapsed.of(model, names).windows is None
+    assert Collapsed.of(model, [str(v.name) for v in model.discrete_value_vars]).windows is None
 
 
 @pytest.mark.parametrize("value", [-3, -1])
@@ -242,7 +242,7 @@ def test_sums_have_gradients_where_a_part_is_a_mixture():
 
 def test_they_are_chosen_for_open_populations(caplog):
     caplog.set_level(logging.INFO, logger="pymc.discrete")
-    model = observed(sites=60)
+    model = observed(sites=40)
     made = Collapsed.of(model, [str(v.name) for v in model.discrete_value_vars])
     assert isinstance(made.sums, SumsInWindows)
     shared = [len(g.first) for g in made.sums.elements.groups if len(g.widths) > 1]

@@ -2,7 +2,7 @@
 
 import itertools
 import warnings
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,15 @@ import pytest
 import pymc_discrete as pmd
 from tests.models import model_of
 from tests.tools.interpreted import interpreted
-from tests.tools.oracle import RNG, both, compare
+from tests.tools.oracle import RNG, both, compare, oracle
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_oracle_of_a_model():
+    """No test changes a model: PyMC's density of one that several tests compare is compiled once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.tools.oracle.oracle", cache(oracle))
+        yield
 
 
 # ---------------------------------------------------------------- every distribution

@@ -235,7 +235,11 @@ def far_start():
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (far_support, ValueError, r"'k' may be as far as 4000000000 from 0, which 32 bits do not hold"),
+        (
+            far_support,
+            ValueError,
+            r"'k' may be as far as 4000000000 from 0, which 32 bits do not hold\. Or pass dtype='float64'",
+        ),
         (
             recorded_remainder,
             ValueError,

@@ -1,6 +1,7 @@
 """The bounds of each distribution against PyMC's own log density at all values, and of its parameters too."""
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -159,6 +160,7 @@ def name_of(key):
     return key.rpartition(".")[2] if isinstance(key, str) else key.__name__
 
 
+@cache
 def possible(build, ranges):
     """(*shape, values) bool: the values of each element that are possible at some values of the parents."""
     leaves = [pt.scalar(dtype="int64") for _ in ranges]
@@ -193,7 +195,7 @@ def possible(build, ranges):
 def faults(case, bounds=bounds_of):
     """What contradicts the bounds of a distribution: values beyond them that are possible; or wide bounds."""
     build, ranges, attained = case
-    inside = possible(build, ranges)
+    inside = possible(build, tuple(ranges))
     low, high = (
         np.broadcast_to(np.inf * sign if b is None else b, inside.shape[:-1])
         for sign, b in zip((-1, 1), bounds(build(*(parent(*r) for r in ranges))), strict=True)

@@ -1,5 +1,7 @@
 """Totals in the place of counts: the same log density, one state for one state."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -100,17 +102,29 @@ def found_in(model):
     return totals_in(model, names_of(model), point_of(model))
 
 
-def density(model, with_totals=True):
-    found = found_in(model) if with_totals else {}
+def density(model, found):
     with model_settings():
         block = DescribedModel(model).block(names_of(model), totals=found)
         return density_of(block, "exact", "auto", False)
 
 
+@cache
+def made(name):
+    """A model, the totals in it and its density, which no test changes."""
+    model = MODELS[name][0]()
+    found = found_in(model)
+    return model, found, density(model, found)
+
+
+@cache
+def oracle(name):
+    """The log density of a model, by PyMC."""
+    return made(name)[0].compile_logp(mode="FAST_COMPILE")
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_read_as_a_part_of_one_total_alone_is_found(name):
-    build, expected = MODELS[name]
-    assert {count: sorted(parts) for count, parts in found_in(build()).items()} == expected
+    assert {count: sorted(parts) for count, parts in made(name)[1].items()} == MODELS[name][1]
 
 
 def test_a_difference_has_signs():
@@ -182,7 +196,7 @@ def test_a_total_of_counts_alone_may_be_a_part_of_a_random_sum():
     assert found_in(counts_of_a_limit_that_is_random()) == {"b": {"a": 1, "b": 1}}
 
 
-def at_random(model, density, n=40, seed=0):
+def at_random(density, n=40, seed=0):
     """Points of the model about its support, some of them impossible."""
     r, start = np.random.default_rng(seed), [(k, np.asarray(v)) for k, v in density.start.items()]
     return [
@@ -191,8 +205,7 @@ def at_random(model, density, n=40, seed=0):
     ]
 
 
-def largest_difference(model, of):
-    logp = model.compile_logp(mode="FAST_COMPILE")
+def largest_difference(logp, of):
     inputs = [np.asarray(i) for i in of.default_inputs()]
 
     @interpreted
@@ -201,7 +214,7 @@ def largest_difference(model, of):
         return target.logdensity(x) + of.rest(target.context)
 
     worst, possible = 0.0, 0
-    for point in at_random(model, of):
+    for point in at_random(of):
         want = float(logp(point))
         got = float(ours(of.space.ravel(point), inputs))
         assert (got == -np.inf) == (want == -np.inf)
@@ -214,9 +227,8 @@ def largest_difference(model, of):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.by_default("growth by head", "nested")
 def test_the_log_density_is_that_of_the_model(name):
-    model = MODELS[name][0]()
     with model_settings():
-        assert largest_difference(model, density(model)) < ROUNDING
+        assert largest_difference(oracle(name), made(name)[2]) < ROUNDING
 
 
 def test_a_sign_that_is_wrong_is_noticed(monkeypatch):
@@ -226,22 +238,21 @@ def test_a_sign_that_is_wrong_is_noticed(monkeypatch):
         lambda found: {k: {p: abs(c) for p, c in v.items()} for k, v in counts_of_totals(found).items()},
     )
     model = removals()
+    logp, of = model.compile_logp(mode="FAST_COMPILE"), density(model, found_in(model))
     with model_settings(), pytest.raises(AssertionError):
-        assert largest_difference(model, density(model)) < ROUNDING
+        assert largest_difference(logp, of) < ROUNDING
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_sites_and_values_are_one_for_one(name):
-    model = MODELS[name][0]()
-    of = density(model)
-    for point in at_random(model, of, 5):
+    _, _, of = made(name)
+    for point in at_random(of, 5):
         back = of.space.unravel(of.space.ravel(point))
         assert all((back[n] == value).all() for n, value in point.items() if n in back)
 
 
 def test_chains_of_sites_are_replaced_at_once():
-    model = nested()
-    space = density(model).space
+    space = made("nested")[2].space
     values = np.random.default_rng(0).integers(0, 9, (3, 4, space.d))
     sites = space.of_values(values)
     each = np.stack([space.of_values(v) for v in values.reshape(-1, space.d)])
@@ -253,11 +264,10 @@ def test_chains_of_sites_are_replaced_at_once():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.by_default("growth by head", "open population")
 def test_bounds_hold_all_totals_that_are_possible(name):
-    model = MODELS[name][0]()
-    of = density(model)
-    logp = model.compile_logp(mode="FAST_COMPILE")
-    bounds = bounds_of_totals(model, found_in(model))
-    for point in at_random(model, of, 200):
+    model, found, of = made(name)
+    logp = oracle(name)
+    bounds = bounds_of_totals(model, found)
+    for point in at_random(of, 200):
         if logp(point) > -np.inf:
             x = of.space.ravel(point)
             assert (x >= of.space.lower).all()
@@ -275,8 +285,8 @@ def test_bounds_hold_all_totals_that_are_possible(name):
 
 
 def test_terms_read_one_site_where_they_read_two():
-    model = open_population()
-    for with_totals, most in ((False, 3), (True, 2)):
-        plan = density(model, with_totals).plan
+    model, _, of = made("open population")
+    for each, most in ((density(model, {}), 3), (of, 2)):
+        plan = each.plan
         widths = [plan.dependence.sparse(term.var).shape[1] for term in plan.sparse]
         assert max(widths) == most

@@ -17,7 +17,7 @@ from pymc_discrete.engine.nuts_options import DEFAULTS
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.precision import precision
 from pymc_discrete.engine.program import Program, recorded
-from tests.models import DENSE, binary, bounded, categorical, labels_and_count, mixed, visited
+from tests.models import DENSE, binary, labels_and_count, mixed, visited
 from tests.tools.enumeration import evaluate
 from tests.tools.interpreted import interpreted
 from tests.tools.processes import run_python
@@ -109,7 +109,7 @@ def test_no_64_bits_in_the_program():
     assert "i64[" not in jaxpr
 
 
-SITES = [binary, categorical, bounded, mixed, *DENSE, visited]
+SITES = [binary, mixed, *DENSE, visited]
 
 
 @interpreted
@@ -188,11 +188,3 @@ def test_posterior_of_a_large_log_density():
     )
     precision_of_mu = 1 / 100 + len(y)
     assert np.abs(z_of_moments(shifted, y.sum() / precision_of_mu, precision_of_mu**-0.5)).max() < LARGEST_Z
-
-
-def test_integers_beyond_32_bits_are_refused():
-    with pm.Model():
-        k = pm.DiscreteUniform("k", 0, 5)
-        pm.Potential("e", pt.cast(k * 3_000_000_000, "float64") * 1e-10)
-        with pytest.raises(ValueError, match="holds the integer 3000000000, which 32 bits do not hold"):
-            pmd.sample(5, tune=5, dtype="float32", **QUIET)

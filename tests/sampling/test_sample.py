@@ -4,6 +4,7 @@ what chains depend on.
 
 import inspect
 import itertools
+from functools import cache
 
 import arviz as az
 import jax
@@ -63,8 +64,7 @@ def test_against_enumeration(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nuts", [{}, {"dense": True, "max_treedepth": 8}], ids=["diagonal", "dense"])
-def test_continuous_only(nuts):
+def test_continuous_only():
     r = np.random.default_rng(0)
     y = r.normal(1.5, 2.0, 30)
     with pm.Model():
@@ -72,6 +72,7 @@ def test_continuous_only(nuts):
         pm.Normal("y", mu, 2.0, observed=y)
         scale = pm.HalfNormal("scale", 3.0)
         pm.Deterministic("log_scale", pm.math.log(scale))
+        nuts = {"dense": True, "max_treedepth": 8}
         idata = pmd.sample(4000, tune=500, chains=2, random_seed=1, nuts=nuts, **QUIET)
     precision = 1 / 100 + 30 / 4
     zs = z_of_moments(idata["posterior"]["mu"].values, y.sum() / 4 / precision, precision**-0.5)
@@ -330,9 +331,12 @@ BAD = [
 ]
 
 
+refusing = cache(labels_and_count)  # one model for all that is refused
+
+
 @pytest.mark.parametrize(("options", "error", "message"), BAD)
 def test_bad_options(options, error, message):
-    with labels_and_count(), pytest.raises(error, match=message):
+    with refusing(), pytest.raises(error, match=message):
         pmd.sample(**{"draws": 5, "tune": 5, **options}, **QUIET)
 
 
@@ -585,8 +589,8 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("values", "message"), OUTSIDE, ids=lambda v: str(v)[:20])
-def test_initvals_of_continuous_variables(values, message):
+@cache
+def of_every_transform():
     with pm.Model() as model:
         a, _ = pm.Normal("a"), pm.Beta("p", 1, 1)
         pm.HalfNormal("s", shape=2)
@@ -595,6 +599,12 @@ def test_initvals_of_continuous_variables(values, message):
         pm.Truncated("t", pm.Normal.dist(), lower=1.0)
         pm.Dirichlet("w", np.ones(3))
         pm.Normal("o", [0.0, 1.0], transform=pm.distributions.transforms.ordered)
+    return model
+
+
+@pytest.mark.parametrize(("values", "message"), OUTSIDE, ids=lambda v: str(v)[:20])
+def test_initvals_of_continuous_variables(values, message):
+    model = of_every_transform()
     if message is None:
         check_initvals(model, values, 2)
         return

@@ -264,7 +264,7 @@ def test_a_chain_that_does_not_tune_goes_on_with_what_was_learned():
 @pytest.mark.by_default("{'draws': 1, 'tune': 0}")
 def test_short_runs(options):
     options = {"draws": 3, "tune": 2, **options}
-    draws = draws_of(sample_with_pymc(regimes(), pmd.AutoStep, chains=1, **options))
+    draws = draws_of(sample_with_pymc(regimes(), pmd.BlockGibbs, chains=1, **options))
     assert draws["mu"].shape == (1, options["draws"])
 
 
@@ -294,11 +294,11 @@ def test_a_callback_that_raises(raised):
         if len(seen) == 5:
             raise raised
 
-    step = pmd.AutoStep(model=model)
+    step = pmd.BlockGibbs(model=model)
     if raised is RuntimeError:
         with pytest.raises(RuntimeError):
             sample_with_pymc(model, step, 10, 5, callback=stop)
     else:
         sample_with_pymc(model, step, 10, 5, callback=stop)
     draws = draws_of(sample_with_pymc(model, step, 10, 5))
-    assert same_draws(draws, draws_of(sample_with_pymc(model, pmd.AutoStep, 10, 5)))
+    assert same_draws(draws, draws_of(sample_with_pymc(model, pmd.BlockGibbs, 10, 5)))

@@ -10,7 +10,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.steps import for_nuts
-from tests.tools.running import QUIET, draws_of, same_draws, sample_with_pymc, walk
+from tests.tools.running import draws_of, sample_with_pymc, walk
 
 pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
 
@@ -265,14 +265,30 @@ def test_what_another_step_moves_is_left_to_it_and_the_posterior_is_exact(caplog
             assert abs(values.mean() - wanted) < 4.5 * float(az.mcse(values)), (lower, upper)
 
 
+def chosen(step):
+    """What decides about the draws of a step."""
+    return (
+        type(step),
+        step.own_variables,
+        step.asked_method,
+        step.transitions,
+        step.start,
+        step.target.describe(),
+    )
+
+
 @pytest.mark.slow
 def test_in_pmd_sample_it_chooses_the_same():
+    """As is chosen without a step."""
     model = model_of(population_and_labels)
     with model:
         step = pmd.AutoStep()
         given, collapsed = steps_of(model, step, model.initial_point(), "auto")
     assert [name for s in given for name in s.own_variables] == ["z"]
     assert collapsed.density.names == ["N"]
+    others, without_a_step = steps_of(model, None, model.initial_point(), "auto")
+    assert [*map(chosen, given)] == [*map(chosen, others)]
+    assert without_a_step.density.names == ["N"]
     for collapse, wanted in ((True, ["N"]), ([], ["N"])):
         assert steps_of(model, step, model.initial_point(), collapse)[1].density.names == wanted
     with pytest.raises(ValueError, match=r"'N' is summed out by a step, and not with collapse=False"):
@@ -285,13 +301,3 @@ def test_in_pmd_sample_it_chooses_the_same():
     with model:
         (given,), collapsed = steps_of(model, pmd.AutoStep(), model.initial_point(), "auto")
     assert (given.integrated, collapsed) == (("b",), None)
-
-
-@pytest.mark.slow
-def test_in_pmd_sample_it_draws_the_same():
-    model = model_of(population_and_labels)
-    with model:
-        a, b = (
-            pmd.sample(5, tune=5, chains=1, step=s, random_seed=1, **QUIET) for s in (None, pmd.AutoStep())
-        )
-    assert same_draws(a, b)
