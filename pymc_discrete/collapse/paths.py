@@ -18,8 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# A matrix product with a smaller element is computed in logarithms instead, since it may have lost summands that
-# are too small for a float of this type.
+# A matrix product with a smaller element is computed in logarithms instead, since it may have lost summands
+# that are too small for a float of this type.
 SMALLEST_PRODUCT = {"float64": 1e-250, "float32": 1e-30}
 
 

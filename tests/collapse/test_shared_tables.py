@@ -13,8 +13,8 @@ from pymc_discrete.collapse.elimination import Elimination, Paths
 from pymc_discrete.collapse.labels import colours
 from pymc_discrete.collapse.marginalize import density_to_sum, without_transforms
 from pymc_discrete.collapse.paths import messages, messages_in_common
-from pymc_discrete.engine.precision import precision
 from pymc_discrete.collapse.sums import Sums
+from pymc_discrete.engine.precision import precision
 from pymc_discrete.runtime.model_settings import model_settings
 from tests.collapse.test_elimination import by_brute_force
 from tests.tools.interpreted import interpreted
