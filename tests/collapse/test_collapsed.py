@@ -11,7 +11,7 @@ from pymc_discrete.collapse import collapsed, stretches
 from pymc_discrete.collapse.stretches import Stretches
 from tests.collapse.models import counts, labels
 from tests.collapse.transitions import after_transitions, logps, logps_at, run_of_block, starts_of
-from tests.tools.running import QUIET, lp_of
+from tests.tools.running import FAST, QUIET, lp_of
 
 pytestmark = pytest.mark.shares_programs
 
@@ -127,7 +127,7 @@ def test_draws_of_pm_sample_have_the_means_of_the_posterior_and_mix_well():
     model, _ = counts()
     with model:
         step = pmd.CollapsedNUTS()
-        tree = pm.sample(2000, tune=500, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+        tree = pm.sample(2000, tune=500, chains=2, cores=1, step=step, random_seed=1, **QUIET, **FAST)
     posterior, means = tree["posterior"], means_of_counts()
     assert set(means) == set(posterior.data_vars)
     for name, mean in means.items():

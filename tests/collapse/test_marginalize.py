@@ -206,6 +206,7 @@ def test_draws_given_the_rest_have_the_probabilities_of_all_states():
         inputs=model.value_vars,
         point_fn=True,
         on_unused_input="ignore",
+        mode="FAST_COMPILE",
     )
     point["mu"] = np.array([-1.0, 0.3, 1.0])
     assert set(names) < set(point)

@@ -21,7 +21,7 @@ from pymc_discrete.sampling.division import steps_of
 from tests.collapse.models import cycles, ordered_changes, thinned
 from tests.collapse.transitions import after_transitions, logps_at, run_of_block, starts_of
 from tests.tools.interpreted import interpreted
-from tests.tools.running import QUIET, lp_of
+from tests.tools.running import FAST, QUIET, lp_of
 
 pytestmark = pytest.mark.shares_programs
 
@@ -338,7 +338,7 @@ def test_posterior_of_pm_sample_against_all_states(in_parts, walks):
     model, mean, p = image()
     with model:
         step = pmd.CollapsedNUTS()
-        idata = pm.sample(1000, tune=500, chains=1, step=step, random_seed=2, **QUIET)
+        idata = pm.sample(1000, tune=500, chains=1, step=step, random_seed=2, **QUIET, **FAST)
     check_image(idata, mean, p)
     logp = model.compile_logp(mode="FAST_COMPILE")
     for n in range(3):

@@ -88,8 +88,9 @@ def logps(model, idata):
     values = {}
     for rv in model.free_RVs:
         transform, draws = model.rvs_to_transforms[rv], idata["posterior"][rv.name].values
-        value = draws if transform is None else transform.forward(draws, *rv.owner.inputs).eval()
-        values[model.rvs_to_values[rv].name] = value.reshape(-1, *value.shape[2:])
+        if transform is not None:
+            draws = transform.forward(draws, *rv.owner.inputs).eval(mode="FAST_COMPILE")
+        values[model.rvs_to_values[rv].name] = draws.reshape(-1, *draws.shape[2:])
     return logps_at(model, values).reshape(lp_of(idata).shape)
 
 

@@ -11,7 +11,7 @@ from arviz_base import from_dict
 import pymc_discrete as pmd
 from pymc_discrete import diagnostics
 from tests.diagnostics.chains import markov, two_states
-from tests.tools.running import QUIET
+from tests.tools.running import FAST, QUIET
 
 CHAINS, DRAWS = 4, 500
 
@@ -243,7 +243,8 @@ def test_rare_values_of_what_is_drawn_jointly_are_not_stuck():
 
 def test_a_result_of_pm_sample():
     with certain_fixed_and_ordinary():
-        idata = pm.sample(200, tune=50, chains=4, cores=1, random_seed=1, step=pmd.BlockGibbs(), **QUIET)
+        options = {"chains": 4, "cores": 1, "random_seed": 1, **QUIET, **FAST}
+        idata = pm.sample(200, tune=50, step=pmd.BlockGibbs(), **options)
     table = pmd.summary(idata)
     assert list(table.index) == ["z[a]", "z[b]", "k[0]", "k[1]"]
     assert list(table["verdict"]) == ["ok", "constant", "ok", "constant"]

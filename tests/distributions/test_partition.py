@@ -362,7 +362,7 @@ def test_posteriors(how):
         elif how == "summed out":
             idata = pmd.sample(2000, tune=200, random_seed=1, **QUIET)
         else:
-            idata = sample_with_pymc(model, pmd.BlockGibbs, 2000, 200, compile_kwargs={})
+            idata = sample_with_pymc(model, pmd.BlockGibbs, 2000, 200)
     check_proportions(idata["posterior"].dataset, ["c", "z"], states, p / p.sum())
 
 

@@ -20,7 +20,7 @@ from pymc_discrete.integrals import logistic
 from pymc_discrete.integrals.augmented import augmented
 from pymc_discrete.integrals.probit import normal_between
 from pymc_discrete.model.described import DescribedModel
-from tests.tools.running import QUIET, assert_same_draws
+from tests.tools.running import FAST, QUIET, assert_same_draws
 from tests.tools.statistics import LARGEST_Z, z_of_moments
 
 pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
@@ -359,7 +359,8 @@ def test_draws_with_unknown_cutpoints(caplog):
 
 def test_a_model_without_other_continuous_variables_in_pm_sample():
     with with_gates(bernoulli):
-        idata = pm.sample(step=pmd.AutoStep(), draws=3, tune=3, chains=1, cores=1, random_seed=5, **QUIET)
+        options = {"chains": 1, "cores": 1, "random_seed": 5, **QUIET, **FAST}
+        idata = pm.sample(step=pmd.AutoStep(), draws=3, tune=3, **options)
     assert np.isfinite(idata.sample_stats["lp"]).all()
 
 
@@ -416,9 +417,9 @@ def test_a_step_that_does_not_move_all_refuses():
         with pytest.raises(ValueError, match="only a program that moves all of the model draws"):
             pmd.target_from_model(integrate=["b", "a"])
         assert pmd.BlockGibbs(["g"], integrate="auto").integrated == ("b", "a")
-        step = pmd.BlockGibbs(["g"], integrate=["b"])
+        steps = [pmd.BlockGibbs(["g"], integrate=["b"]), pm.Slice([model["a"]], **FAST)]
         with pytest.raises(ValueError, match="only a program that moves all of the model draws"):
-            pm.sample(step=[step, pm.Slice([model["a"]])], draws=2, tune=2, chains=1, **QUIET)
+            pm.sample(step=steps, draws=2, tune=2, chains=1, **QUIET, **FAST)
 
 
 def test_a_predictor_that_is_not_linear_is_named():

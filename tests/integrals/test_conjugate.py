@@ -23,7 +23,7 @@ from pymc_discrete.integrals.families import MULTIVARIATE_NORMAL_PRIOR
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from pymc_discrete.model.described import DescribedModel
 from tests.tools.interpreted import interpreted
-from tests.tools.running import QUIET
+from tests.tools.running import FAST, QUIET
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
 pytestmark = pytest.mark.shares_programs
@@ -176,37 +176,37 @@ def of_pair(name):
     return model
 
 
-def integrals(model, states):
+def integrals(model, point, density, states):
     """(S,) nats, PyMC's log density of each state of z integrated over the two elements of phi.
 
     Given z they are independent, so that two integrals over lines through a point are enough. The trapezoid
     rule is exact to rounding for what vanishes at both ends.
     """
-    value = model.rvs_to_values[model["phi"]]
-    shape = np.shape(model.initial_point()[value.name])
+    name = model.rvs_to_values[model["phi"]].name
+    shape = np.shape(point[name])
     far = 60 if model.rvs_to_transforms[model["phi"]] else 20
     grid = np.linspace(-far, far, 401)
     # two lines of points that meet at zero, which is the one in the middle of each
     points = np.concatenate([np.multiply.outer(grid, e) for e in np.eye(K)]).reshape(-1, *shape)
-    density = at_many_points(model, [value.name])
     found = []
     for z in states:
-        logp = density(z, points)
+        logp = density(z, {name: points})
         logp = np.where(np.isnan(logp), -np.inf, logp)  # where a probability is rounded to 1
         lines = logsumexp(logp.reshape(K, -1), axis=1) + np.log(grid[1] - grid[0])
         found.append(lines.sum() - (K - 1) * logp[len(grid) // 2])
     return np.array(found)
 
 
-def at_many_points(model, names):
-    """A function of z and of many values of each of some value variables: PyMC's log density of each."""
-    of = {w.name: w for w in model.value_vars}
-    inputs = [of[name].type.clone(shape=(None, *of[name].type.shape))() for name in names]
-    logp = vectorize_graph(model.logp(), {of[name]: w for name, w in zip(names, inputs, strict=True)})
-    return pytensor.function([of["z"], *inputs], logp, mode="FAST_COMPILE")
+def at_many_points(model):
+    """A function of z and of many values {name: (n, ...)} of the others: PyMC's log density (n,) of each."""
+    z, others = model.rvs_to_values[model["z"]], [w for w in model.value_vars if w.name != "z"]
+    inputs = {w.name: w.type.clone(shape=(None, *w.type.shape))() for w in others}
+    logp = vectorize_graph(model.logp(), {w: inputs[w.name] for w in others})
+    f = pytensor.function([z, *inputs.values()], logp, mode="FAST_COMPILE")
+    return lambda z, points: f(z, *(points[name] for name in inputs))
 
 
-def integrals_in_planes(model, states, numbers, log_stretch):
+def integrals_in_planes(density, states, numbers, log_stretch):
     """As `integrals`, where each label has two numbers, by the trapezoid rule in a plane for each label.
 
     Parameters
@@ -218,46 +218,51 @@ def integrals_in_planes(model, states, numbers, log_stretch):
     u, v = np.meshgrid(line, line, indexing="ij")
     grid = numbers(u.ravel(), v.ravel())
     stretch = log_stretch * v.ravel()
-    density = at_many_points(model, list(grid))
     rest = {name: np.stack([a[0]] * K) for name, a in numbers(np.zeros(1), np.zeros(1)).items()}
     found = []
     for z in states:
-        total = -(K - 1) * density(z, *(a[None] for a in rest.values()))[0]
+        total = -(K - 1) * density(z, {name: a[None] for name, a in rest.items()})[0]
         for k in range(K):
             points = {name: np.stack([a] * u.size) for name, a in rest.items()}
             for name, a in points.items():
                 a[:, k] = grid[name]
-            total += logsumexp(density(z, *points.values()) + stretch) + 2 * np.log(u[1, 0] - u[0, 0])
+            total += logsumexp(density(z, points) + stretch) + 2 * np.log(u[1, 0] - u[0, 0])
         found.append(total)
     return np.array(found)
 
 
-def check_draws(model, target, x):
-    """Draws given labels x have the density that is said: that of the model without that of the labels."""
-    logp, density = model.compile_logp(mode="FAST_COMPILE"), target.density
-    with density.running(traced=False):
-        draw = interpreted(lambda key: density.draw_integrated(key, x, target.ready()))
+def check_draws(point, density, target, x):
+    """Draws given labels x have the density that is said: that of the model without that of the labels.
+
+    Parameters
+    ----------
+    point : of the model, whose values those have that are not drawn
+    density : what `at_many_points` makes of the model
+    """
+    with target.density.running(traced=False):
+        draw = interpreted(lambda key: target.density.draw_integrated(key, x, target.ready()))
         for seed in range(3):
             values, logdensity = draw(jax.random.key_data(jax.random.key(seed)))
-            point = {**model.initial_point(), "z": x, **values}
-            assert float(target.total(x) + logdensity) == pytest.approx(float(logp(point)), abs=2e-6)
+            (expected,) = density(x, {name: a[None] for name, a in {**point, **values}.items()})
+            assert float(target.total(x) + logdensity) == pytest.approx(float(expected), abs=2e-6)
 
 
 @pytest.mark.parametrize("name", [*PAIRS, *TWO_NUMBERS])
 def test_the_integral_and_draws_are_those_of_pymcs_log_density(name):
     model = of_pair(name)
+    point, density = model.initial_point(), at_many_points(model)
     names = [rv.name for rv in model.free_RVs if rv.name != "z"]
     target = pmd.target_from_model(model, ["z"], integrate=names)
     x = np.array([0, 1, 0, 1])
     states = np.stack([x, *(x ^ e for e in np.eye(N, dtype=int))])
     if name in PAIRS:
-        expected = integrals(model, states)
+        expected = integrals(model, point, density, states)
     else:
-        expected = integrals_in_planes(model, states, *TWO_NUMBERS[name][1:])
+        expected = integrals_in_planes(density, states, *TWO_NUMBERS[name][1:])
     assert float(target.total(x)) == pytest.approx(expected[0], abs=2e-6)  # PyMC's constants are of 32 bits
     differences = np.asarray(target.differences(x))[np.arange(N), 1 - x]
     np.testing.assert_allclose(differences, expected[1:] - expected[0], atol=2e-6)
-    check_draws(model, target, np.array([0, 1, 1, 0]))
+    check_draws(point, density, target, np.array([0, 1, 1, 0]))
 
 
 @pytest.mark.parametrize("shape", [0.02, 0.9, 1.0, 40.0])
@@ -362,13 +367,16 @@ def means_of_unknown_spread():
 MODELS = [some_sites, poisson_with_exposures_by_group, block_model, topics, means_of_unknown_spread]
 MODELS += [means_and_precisions, means_with_one_variance, precisions_around_means, vectors]
 NAMES = {"phi", "w", "theta", "tau", "mu"}  # of what is integrated out in these
+# By default changes are read from tables, or found for a few elements of a site; else for "many" elements.
+CASES = [("many", build) for build in MODELS]
+OF_ONE_KIND = {means_with_one_variance, precisions_around_means}  # with others in what they have by default
+CASES += [("default", build) for build in MODELS if build not in OF_ONE_KIND]
 
 
-@pytest.mark.parametrize("build", MODELS)
-@pytest.mark.parametrize("by", ["default", "few", "many"])
-def test_differences_are_those_of_the_density_at_a_state_and_after_moves(build, by, monkeypatch):
-    if by != "default":
-        monkeypatch.setattr(by_label, "FEW_ELEMENTS", 0 if by == "many" else 8)
+@pytest.mark.parametrize(("by", "build"), CASES)
+def test_differences_are_those_of_the_density_at_a_state_and_after_moves(by, build, monkeypatch):
+    if by == "many":
+        monkeypatch.setattr(by_label, "FEW_ELEMENTS", 0)
         monkeypatch.setattr(by_label.ByLabel, "_tables", lambda self: [])
     model = build()
     names = sorted(NAMES & set(model.named_vars))
@@ -384,9 +392,8 @@ def test_differences_are_those_of_the_density_at_a_state_and_after_moves(build, 
         change = logdensity(there.reshape(-1, len(low))).reshape(3, -1) - logdensity(xs)[:, None]
     differences = np.array([target.differences(x) for x in xs])
     np.testing.assert_allclose(differences[:, sites, values], change, rtol=0, atol=1e-9)
-    if by != "few":
-        y, rows = after_moves(target, xs[0])
-        np.testing.assert_allclose(rows, target.differences(y), atol=1e-9)
+    y, rows = after_moves(target, xs[0])
+    np.testing.assert_allclose(rows, target.differences(y), atol=1e-9)
 
 
 def after_moves(target, x):
@@ -394,7 +401,7 @@ def after_moves(target, x):
     r = np.random.default_rng(3)
     sites, values = r.integers(0, target.space.d, 5), r.integers(0, 3, 5)
 
-    @jax.jit
+    @interpreted
     def moved(x, sites, values):
         def move(t, state):
             x, carried = state
@@ -407,7 +414,7 @@ def after_moves(target, x):
 
     with target.density.running(traced=False):
         y, rows = moved(x, sites, values)
-    return np.asarray(y), rows
+    return y, rows
 
 
 @pytest.mark.parametrize("build", [of_precision, of_variance, of_vectors])
@@ -447,7 +454,7 @@ def test_differences_of_sites_that_change_together():
 def test_a_draw_has_the_density_that_is_said(build):
     model = build()
     target = pmd.target_from_model(model, ["z"], integrate=sorted(NAMES & set(model.named_vars)))
-    check_draws(model, target, np.array([0, 1, 1, 0, 1, 1]))
+    check_draws(model.initial_point(), at_many_points(model), target, np.array([0, 1, 1, 0, 1, 1]))
 
 
 def of_all_families():
@@ -516,7 +523,7 @@ def test_draws_have_the_posterior_in_both_samplers(walks):
         assert set(step.integrated) == {str(model.rvs_to_values[model[n]].name) for n in PARAMETERS}
         options = {"draws": 3000, "tune": 500, "chains": 2, "random_seed": 4, **QUIET}
         quick = pm.Metropolis([model["spread"]])  # half of the time of a draw by NUTS
-        runs = [pmd.sample(step=step, **options), pm.sample(cores=1, step=[step, quick], **options)]
+        runs = [pmd.sample(step=step, **options), pm.sample(cores=1, step=[step, quick], **options, **FAST)]
     spread = (p.sum(0) * np.exp(logs)).sum()
     for posterior in (idata.posterior for idata in runs):
         assert np.abs(zs_of_proportions(posterior["z"].values, STATES, p.sum(1))).max() < LARGEST_Z

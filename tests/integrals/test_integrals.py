@@ -14,7 +14,7 @@ from pymc_discrete.differences.parts import swept
 from tests.integrals.models import MODELS, SWEPT, X, Y, groups
 from tests.kernels.test_every_kernel import KERNELS
 from tests.tools.enumeration import check_kernel, enumerate_target
-from tests.tools.running import QUIET
+from tests.tools.running import FAST, QUIET
 from tests.tools.statistics import LARGEST_Z, z_of_moments, zs_of_proportions
 
 pytestmark = pytest.mark.shares_programs
@@ -189,7 +189,7 @@ def test_draws_are_those_of_the_exact_posterior():
     with model:
         step = pmd.BlockGibbs(["g"], integrate="auto")
         assert [v.name for v in step.vars] == ["g", "a", "b"]
-        tree = pm.sample(2000, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET)
+        tree = pm.sample(2000, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET, **FAST)
     posterior = {k: v.values for k, v in tree["posterior"].items()}
     states, p, mean, sd = exact_posterior()
     assert np.abs(zs_of_proportions(posterior["g"], states, p)).max() < LARGEST_Z

@@ -37,7 +37,7 @@ from tests.models import (
 )
 from tests.tools.enumeration import Enumerated, check_runs, enumerate_target, run_steps
 from tests.tools.interpreted import interpreted
-from tests.tools.oracle import assert_close, neighbours
+from tests.tools.oracle import assert_close
 from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import groups_of, site_matrix
 
@@ -290,7 +290,7 @@ def test_conditionals_equal_differences(build):
             assert_close(logits, fresh[:, 1:] - fresh[:, :1])
         elif v.finite:
             assert_close(logits - logits.max(1, keepdims=True), fresh - fresh.max(1, keepdims=True))
-        values, inside = (np.asarray(a) for a in neighbours(target, x))
+        values, inside = target.space.neighbours(x)
         x = x.copy()
         differences = want(target, x)
         for i in start + sites[::2]:
@@ -305,7 +305,7 @@ def test_conditionals_equal_differences(build):
         )
         for i in sites:
             assert_close(row(target, i, x, carried), want(target, x)[start + i, : v.K][None])
-            values, inside = (np.asarray(a) for a in neighbours(target, x))
+            values, inside = target.space.neighbours(x)
             value = values[start + i, np.flatnonzero(inside[start + i])[-1]]
             carried = moved(target, i, value, x, carried)
             x = x.copy()

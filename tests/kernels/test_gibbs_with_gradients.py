@@ -27,7 +27,7 @@ from tests.models import (
 )
 from tests.tools.enumeration import check_matrix, check_runs, enumerate_target, run_steps, small
 from tests.tools.interpreted import interpreted
-from tests.tools.oracle import assert_close, neighbours
+from tests.tools.oracle import assert_close
 from tests.tools.statistics import g_test
 from tests.tools.transition_matrices import gwg_matrix
 
@@ -387,11 +387,11 @@ def test_update_equals_differences(build):
     """Every site in turn, changed to a random neighbour, from a random state."""
     target, x = target_of(build)
     r = np.random.default_rng(8)
-    values, inside = (np.asarray(a) for a in neighbours(target, x))
+    values, inside = target.space.neighbours(x)
     x = np.array(
         [r.choice(v[i & (v >= n)]) for v, i, n in zip(values, inside, x, strict=True)]
     )  # upwards: N stays above the data
-    values, inside = (np.asarray(a) for a in neighbours(target, x))
+    values, inside = target.space.neighbours(x)
     to = np.array([r.choice(v[i & (v != n)]) for v, i, n in zip(values, inside, x, strict=True)])
 
     @interpreted

@@ -187,7 +187,7 @@ def test_simulation_based_calibration():
     drawn = dict(
         zip(
             ("mu", "tau", "theta", "y"),
-            pm.draw([mu, tau, theta, model["y"]], replicates, random_seed=3),
+            pm.draw([mu, tau, theta, model["y"]], replicates, random_seed=3, mode="FAST_COMPILE"),
             strict=True,
         )
     )

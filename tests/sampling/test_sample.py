@@ -273,7 +273,7 @@ def test_tree_is_that_of_pm_sample_and_what_arviz_and_pymc_do_with_it(tmp_path):
                 assert a[name].isel(dict.fromkeys(own, 0)).shape == b[name].isel(dict.fromkeys(own, 0)).shape
         assert set(ours["sample_stats"].data_vars) <= set(theirs["sample_stats"].data_vars)
         pm.sample_posterior_predictive(
-            ours, var_names=["y"], random_seed=1, extend_inferencedata=True, progressbar=False
+            ours, var_names=["y"], random_seed=1, extend_inferencedata=True, progressbar=False, **FAST
         )
     assert "y" in ours["posterior_predictive"]
     assert (ours["posterior"]["fixed"] == 6).all()

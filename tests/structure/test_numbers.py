@@ -12,7 +12,7 @@ from pymc_discrete.differences import from_model
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.model.structure_of_model import structure_of, with_numbers
 from pymc_discrete.structure.numbers import Derivation, Number, decided, hoisted, numbers_in, values_of_graphs
-from tests.tools.oracle import compare
+from tests.tools.oracle import compare, densities_and_differences
 from tests.tools.running import QUIET
 
 
@@ -142,11 +142,21 @@ def built(build, seed):
 @pytest.mark.parametrize("build", [*SHARED, logits_of_answers], ids=lambda build: build.__name__)
 @pytest.mark.by_default("mixture", "regression")
 def test_differences_are_those_of_each_model(build):
-    """Densities and differences are compared with PyMC's log density: a model's, another's, the first's."""
-    targets = []
-    for seed in (1, 2, 1):
-        model = built(build, seed)
-        targets.append(compare(model)[0])
+    """Densities and differences of a model and of another are compared with PyMC's log density. A model like
+    the first then has what the first had, at a point at which the other has not.
+    """
+    models = [built(build, seed) for seed in (1, 2, 1)]
+    r, start = rng(3), models[0].initial_point()
+    point = {n: v + 0.3 * r.normal(size=np.shape(v)) if v.dtype.kind == "f" else v for n, v in start.items()}
+    targets, found = [], []
+    for n, model in enumerate(models):
+        targets.append(compare(model)[0] if n < 2 else pmd.target_from_model(model))
+        x, at = targets[-1].at(point)
+        densities, differences = densities_and_differences(at, x)
+        found.append(np.append(densities, differences))
+    first, other, again = found
+    np.testing.assert_allclose(again, first, rtol=1e-12)
+    assert not np.allclose(other, first)
     if build in SHARED:
         assert all(t.density == targets[0].density for t in targets)
 

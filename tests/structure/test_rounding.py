@@ -1,5 +1,5 @@
 """Differences against the log density where terms of 1e8 nats cancel: rounding is no error, and an error is
-found all the same.
+found all the same. The graphs of `test_dense.py` are analysed there.
 """
 
 import numpy as np
@@ -14,7 +14,6 @@ from pymc_discrete.engine.precision import precision
 from pymc_discrete.factor_graphs import FactorGraph
 from pymc_discrete.starts.start import check_start
 from pymc_discrete.structure.rounding import ROUNDINGS
-from tests.structure.terms import GRAPHS, add, binary
 
 MEAN = 1e7
 
@@ -119,27 +118,6 @@ def test_small_errors_of_small_terms_are_found(error, monkeypatch):
     step, point = pmd.BlockGibbs("x", model=model), model.initial_point()
     with pytest.raises(SamplingError, match=r"miss the log density by 1e-06 nats"):
         check_start(step.target, point, step.target.space.ravel(point))
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.by_default(
-    "a source that spans 20 orders",
-    "the order of each column",
-    "a sparse matrix of logarithms",
-    "an infinite source",
-    "counts of values",
-    "a sparse matrix of integers, from the right",
-    "log Gamma of large integers",
-)
-def test_analysis_of_every_graph(name):
-    """It knows every Op of these graphs, and what it finds is no less than one rounding of the result, and no
-    more than some hundred.
-    """
-    with pm.Model() as model:
-        add(GRAPHS[name](binary()))
-    x, target = pmd.target_from_model(model).at(model.initial_point())
-    logp, error = float(target.logdensity(x)), target.density.rounding(target.point(x))
-    assert abs(logp) <= error < 500
 
 
 @pytest.mark.slow

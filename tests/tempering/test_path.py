@@ -12,6 +12,7 @@ from scipy.special import expit, logsumexp
 import pymc_discrete as pmd
 from pymc_discrete.sampling.division import summed_on_path
 from pymc_discrete.tempering.path import path
+from tests.tools.running import FAST
 from tests.tools.running import QUIET as UNSEEDED
 from tests.tools.statistics import LARGEST_Z
 
@@ -72,7 +73,7 @@ def test_draws_of_pmd_sample_are_those_of_the_joint_posterior(caplog):
 def test_draws_of_pm_sample_are_those_of_the_joint_posterior(caplog):
     with two_signs(), caplog.at_level(logging.INFO, "pymc.discrete"):
         step = pmd.AutoStep(temper={"replicas": 4})
-        idata = pm.sample(1500, tune=400, chains=2, cores=1, step=step, **QUIET)
+        idata = pm.sample(1500, tune=400, chains=2, cores=1, step=step, **QUIET, **FAST)
     assert "Summed out at every inverse temperature: 'z'" in caplog.text
     check_draws(idata["posterior"])
 

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 import pymc_discrete as pmd
 from pymc_discrete.tempering.report import Report
 from pymc_discrete.tempering.swaps import Traffic
+from tests.tools.running import FAST
 from tests.tools.statistics import LARGEST_Z
 
 pytestmark = pytest.mark.shares_programs
@@ -67,7 +68,7 @@ def test_modes_of_pm_sample_are_those_of_enumeration(caplog):
     p, _ = exact(model)
     with model, caplog.at_level(logging.INFO, "pymc.discrete"):
         step = pmd.AutoStep(temper={"replicas": 6})
-        idata = pm.sample(1500, tune=500, chains=2, cores=1, step=step, **QUIET)
+        idata = pm.sample(1500, tune=500, chains=2, cores=1, step=step, **QUIET, **FAST)
     z = idata["posterior"]["z"].values
     assert np.abs(z_of_shares(z, p)).max() < LARGEST_Z
     assert caplog.text.count("Tempering: 6 replicas a chain") == 2

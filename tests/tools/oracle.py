@@ -3,17 +3,19 @@
 import jax
 import numpy as np
 import pymc as pm
+import pytest
 from pytensor.compile.mode import Mode
 from pytensor.link.vm import VMLinker
 
 import pymc_discrete as pmd
-from tests.tools.interpreted import interpreted
+from tests.tools import interpreted as interpreter
 
 UNREWRITTEN = Mode(VMLinker(use_cloop=False, c_thunks=False), optimizer=None)
 RNG = lambda seed: np.random.default_rng(seed)
-both = interpreted(lambda target, x: (target.logdensity(x), target.differences(x)))
-neighbours = interpreted(lambda target, x: target.space.neighbours(x))
-densities_at = interpreted(jax.vmap(lambda target, x: target.logdensity(x), (None, 0)))
+both = interpreter.interpreted(lambda target, x: (target.logdensity(x), target.differences(x)))
+of_states = interpreter.interpreted(
+    lambda target, x, states: (jax.vmap(target.logdensity)(states), target.differences(x))
+)
 
 
 def oracle(model):
@@ -72,7 +74,7 @@ def random_points(model, target, r, n=2):
             k: v + 0.3 * r.normal(size=np.shape(v)) if v.dtype.kind == "f" else v for k, v in initial.items()
         }
         x, at = target.at(start)
-        values, inside = (np.asarray(a) for a in neighbours(at, x))
+        values, inside = at.space.neighbours(x)
         y = np.array([r.choice(np.append(v[i], now)) for v, i, now in zip(values, inside, x, strict=True)])
         for z in (y, np.where(r.random(len(x)) < 0.3, y, x)):
             point = at.point(z)
@@ -82,6 +84,23 @@ def random_points(model, target, r, n=2):
         if len(found) == n:
             return found, logp
     raise AssertionError("no point of positive density")
+
+
+def densities_and_differences(target, x, others=()):
+    """((1 + n,), (d, K)) nats, the log densities of the state x and of n others, and the differences at x.
+
+    Parameters
+    ----------
+    others : (n, d) int, at most d K states
+    """
+    # in an array of one size for all points, so that they share a program
+    states = np.broadcast_to(x, (1 + target.space.d * target.space.K, len(x))).copy()
+    states[1 : 1 + len(others)] = np.reshape(others, (len(others), len(x)))
+    with pytest.MonkeyPatch.context() as patch:
+        # two programs in one, each of which may be as large as any
+        patch.setattr(interpreter, "LARGEST", 2 * interpreter.LARGEST)
+        densities, differences = of_states(target, x, states)
+    return densities[: 1 + len(others)], differences
 
 
 def compare(model, names=None, *, how="auto", tolerance=1e-9, **options):
@@ -97,20 +116,16 @@ def compare(model, names=None, *, how="auto", tolerance=1e-9, **options):
     got, want = [], []
     for point in points:
         x, at = target.at(point)
-        density, d = map(np.asarray, both(at, x))
-        values, inside = (np.asarray(a) for a in neighbours(at, x))
+        values, inside = at.space.neighbours(x)
+        current = values == x[:, None]
+        moves = [(i, k) for i, k in np.argwhere(inside & ~current)]
+        there = np.array([np.where(np.arange(len(x)) == i, values[i, k], x) for i, k in moves])
+        (density, *densities), d = densities_and_differences(at, x, there)
         assert d.shape == values.shape == inside.shape == (at.space.d, at.space.K)
         assert not np.isnan(d).any()
-        current = values == x[:, None]
         assert (d[inside & current] == 0).all()
         assert (d[~inside] == -np.inf).all()
         base = logp(point)
-        moves = [(i, k) for i, k in np.argwhere(inside & ~current)]
-        there = np.array([np.where(np.arange(len(x)) == i, values[i, k], x) for i, k in moves])
-        # in an array of one size for all points, so that they share a program
-        every = np.broadcast_to(x, (at.space.d * at.space.K, len(x))).copy()
-        every[: len(there)] = there
-        densities = np.asarray(densities_at(at, every))[: len(there)]
         for (i, k), y, then in zip(moves, there, densities, strict=True):
             true = logp(at.point(y)) - base
             size = tolerance * (1 + abs(base) + (abs(true) if np.isfinite(true) else 0))
