@@ -327,8 +327,8 @@ def test_the_number_of_sites_may_not():
     assert model.compile_logp(**FAST)(model.initial_point()) == -np.inf
 
 
-@pytest.mark.parametrize("K", [None, 4])
-@pytest.mark.parametrize("kind", POINTS)
+# a limit of clusters with each kind, and none with that of the most parameters
+@pytest.mark.parametrize(("kind", "K"), [*((kind, 4) for kind in POINTS), ("pitman-yor", None)])
 def test_differences(kind, K):
     model = of_parameters(kind, K)
     with model:
