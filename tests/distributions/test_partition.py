@@ -38,10 +38,11 @@ PRIORS = {
     "geometric": {"kind": "mfm", "components": lambda: pm.Geometric.dist(0.3)},
     "listed": {"kind": "mfm", "components": LISTED, "gamma": 2.5},
 }
+# the probabilities of 1, 2, ... components, as far as they count
 COMPONENTS = {
-    "mfm": lambda t: stats.poisson.pmf(t - 1, RATE),
-    "geometric": lambda t: stats.geom.pmf(t, 0.3),
-    "listed": lambda t: LISTED[t - 1] if t <= 5 else 0.0,
+    "mfm": stats.poisson.pmf(np.arange(149), RATE).tolist(),
+    "geometric": stats.geom.pmf(np.arange(1, 150), 0.3).tolist(),
+    "listed": LISTED.tolist(),
 }
 
 
@@ -83,13 +84,13 @@ def of_partition(prior, z):
         g = PRIORS[prior].get("gamma", 1.0)
         # components 1, ..., t of symmetric Dirichlet weights
         return sum(
-            COMPONENTS[prior](t)
+            p
             * in_sequence(
                 z,
                 lambda i, size, t=t: (g + size) / (g * t + i),
                 lambda i, k, t=t: g * (t - k) / (g * t + i),
             )
-            for t in range(1, 150)
+            for t, p in enumerate(COMPONENTS[prior], 1)
         )
     a, d = PRIORS[prior]["concentration"], PRIORS[prior].get("discount", 0)
     return in_sequence(
