@@ -14,6 +14,7 @@ import pymc_discrete as pmd
 from pymc_discrete.flows.flow import Flow
 from pymc_discrete.flows.paths import PATHS
 from pymc_discrete.flows.sources import SOURCES
+from tests.models import model_of
 
 pytestmark = pytest.mark.shares_programs
 
@@ -92,9 +93,8 @@ ON_OFF = ("recompute", "backtrack")
 
 def build(*args, **options):
     """A step, GibbsWithGradients where none is named first, on a model."""
-    step, model_of, *vars = args if isinstance(args[0], str) else ("GibbsWithGradients", *args)
-    with pm.Model() as model:
-        model_of()
+    step, build_model, *vars = args if isinstance(args[0], str) else ("GibbsWithGradients", *args)
+    model = model_of(build_model)
     return getattr(pmd, step)(*(v(model) if callable(v) else v for v in vars), model=model, **options)
 
 
@@ -306,11 +306,10 @@ STARTED = [
 
 
 @pytest.mark.parametrize(
-    ("model_of", "start", "message"), STARTED, ids=lambda v: getattr(v, "__name__", str(v)[:20])
+    ("build_model", "start", "message"), STARTED, ids=lambda v: getattr(v, "__name__", str(v)[:20])
 )
-def test_refused_at_the_first_step(model_of, start, message):
-    with pm.Model() as model:
-        model_of()
+def test_refused_at_the_first_step(build_model, start, message):
+    model = model_of(build_model)
     step = pmd.GibbsWithGradients(model=model)
     step.setup_chain(np.random.default_rng(0), tune=0, draws=1)
     point = {**model.initial_point(), **{k: np.array(v) for k, v in start.items()}}
@@ -323,24 +322,19 @@ def test_without_a_model():
         pmd.sample()
 
 
-def in_context():
-    with pm.Model() as model:
-        everything()
-    return model
-
-
+EVERYTHING = model_of(everything)
 DRAWS = az.from_dict({"posterior": {"c": np.zeros((1, 3))}})
 # the arguments of a function of whole models; the message, which names the argument
 MISPLACED = [
-    (pmd.marginalize, (["x"], in_context()), r"model must be a pm.Model, got \['x'\]. vars is one"),
-    (pmd.marginalize, (in_context(), in_context()), r"vars is a pm.Model.*model=\.\.\."),
-    (pmd.target_from_model, (["x"], in_context()), r"model must be a pm.Model, got \['x'\]. vars is one"),
-    (pmd.AutoStep, (in_context(),), r"vars is a pm.Model.*model=\.\.\."),
-    (pmd.CollapsedNUTS, (in_context(),), r"vars is a pm.Model.*model=\.\.\."),
-    (pmd.recover, (None, in_context()), r"idata must be a DataTree with a group 'posterior'.*a NoneType"),
-    (pmd.recover, (in_context(), DRAWS), r"idata must be a DataTree.*a Model: pmd.recover\(idata, model\)"),
-    (pmd.recover, (DRAWS["posterior"], in_context()), r"a DataTree of 'c'. Pass the whole DataTree"),
-    (pmd.recover, (DRAWS["posterior"].to_dataset(), in_context()), r"a Dataset of 'c'. Pass the whole"),
+    (pmd.marginalize, (["x"], EVERYTHING), r"model must be a pm.Model, got \['x'\]. vars is one"),
+    (pmd.marginalize, (EVERYTHING, EVERYTHING), r"vars is a pm.Model.*model=\.\.\."),
+    (pmd.target_from_model, (["x"], EVERYTHING), r"model must be a pm.Model, got \['x'\]. vars is one"),
+    (pmd.AutoStep, (EVERYTHING,), r"vars is a pm.Model.*model=\.\.\."),
+    (pmd.CollapsedNUTS, (EVERYTHING,), r"vars is a pm.Model.*model=\.\.\."),
+    (pmd.recover, (None, EVERYTHING), r"idata must be a DataTree with a group 'posterior'.*a NoneType"),
+    (pmd.recover, (EVERYTHING, DRAWS), r"idata must be a DataTree.*a Model: pmd.recover\(idata, model\)"),
+    (pmd.recover, (DRAWS["posterior"], EVERYTHING), r"a DataTree of 'c'. Pass the whole DataTree"),
+    (pmd.recover, (DRAWS["posterior"].to_dataset(), EVERYTHING), r"a Dataset of 'c'. Pass the whole"),
     (pmd.recover, (DRAWS, "model"), r"model must be a pm.Model, got 'model'"),
 ]
 
@@ -352,15 +346,12 @@ def test_misplaced_arguments_are_named(function, arguments, message):
 
 
 def test_options_of_recover_are_named():
-    model = in_context()
     with pytest.raises(TypeError, match=r"truncate must be a dictionary.*got 5"):
-        pmd.recover(DRAWS, model, truncate=5)
+        pmd.recover(DRAWS, EVERYTHING, truncate=5)
     with pytest.raises(ValueError, match=r"random_seed must be an integer of at least 0.*got -1"):
-        pmd.recover(DRAWS, model, random_seed=-1)
-    with pm.Model() as marginal:
-        continuous_only()
+        pmd.recover(DRAWS, EVERYTHING, random_seed=-1)
     with pytest.raises(ValueError, match=r"no discrete free variable to recover.*before pmd.marginalize"):
-        pmd.recover(DRAWS, marginal)
+        pmd.recover(DRAWS, model_of(continuous_only))
 
 
 def observed_alone():
@@ -425,10 +416,8 @@ FLOWS = [
 
 @pytest.mark.parametrize(("build_model", "names", "options", "error", "message"), FLOWS)
 def test_what_a_flow_cannot_be_fitted_to(build_model, names, options, error, message):
-    with pm.Model() as model:
-        build_model()
     with pytest.raises(error, match=f"(?s){message}"):
-        pmd.fit_flow(model, names, progressbar=False, **options)
+        pmd.fit_flow(model_of(build_model), names, progressbar=False, **options)
 
 
 def flow_for(**supports):
@@ -457,10 +446,8 @@ FLOW_STEPS = [
 
 @pytest.mark.parametrize(("make", "options", "error", "message"), FLOW_STEPS)
 def test_flows_that_a_step_refuses(make, options, error, message):
-    with pm.Model() as model:
-        everything()
     with pytest.raises(error, match=f"(?s){message}"):
-        pmd.FlowStep(make(), model=model, **options)
+        pmd.FlowStep(make(), model=EVERYTHING, **options)
 
 
 @pytest.mark.parametrize("when", ["built", "first step"])
@@ -502,14 +489,16 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_shapes_that_do_not_fit_are_named(way):
-    with pm.Model():
-        of_two_lengths()
-        with pytest.raises(ValueError, match=r"log density of 'y.*shapes do not fit: .*\(6,\).*pm.set_data"):
-            WAYS[way]()
-    with pm.Model():
-        that_do_not_broadcast()
-        with pytest.raises(ValueError, match=r"PyMC cannot write the log density of 'y': .*shapes"):
-            WAYS[way]()
+    with (
+        model_of(of_two_lengths),
+        pytest.raises(ValueError, match=r"log density of 'y.*shapes do not fit: .*\(6,\).*pm.set_data"),
+    ):
+        WAYS[way]()
+    with (
+        model_of(that_do_not_broadcast),
+        pytest.raises(ValueError, match=r"PyMC cannot write the log density of 'y': .*shapes"),
+    ):
+        WAYS[way]()
 
 
 def test_parameters_outside_their_domain_are_named():

@@ -63,8 +63,21 @@ CASES = {name: MODELS[name] for name in OF_SUMS}
 CASES |= {f.__name__: f for f in (silent_states, nested, in_a_loop)}
 
 
-def of_all_states(model, support, posterior, draw):
-    """The log density of each state without the observations, and {observed: (S, n)} of each observation."""
+DRAWS = 2
+# numbers that a variable may have, by its distribution
+NUMBERS = {
+    "normal": lambda r, shape: r.normal(size=shape),
+    "halfnormal": lambda r, shape: r.uniform(0.5, 2.0, shape),
+    "beta": lambda r, shape: r.uniform(0.1, 0.9, shape),
+    "dirichlet": lambda r, shape: r.dirichlet(np.ones(shape[-1]), shape[:-1]),
+    "categorical": lambda r, shape: r.integers(2, size=shape),
+}
+
+
+def of_all_states(model, support, posterior):
+    """Of each draw the log density of each state without the observations, and {observed: (S, n)} of each
+    observation.
+    """
     plain = without_transforms(model)
     rest = [v for v in [*plain.free_RVs, *plain.potentials]]
     outs = [
@@ -72,19 +85,25 @@ def of_all_states(model, support, posterior, draw):
         *plain.logp(vars=plain.observed_RVs, sum=False),
     ]
     f = plain.compile_fn(outs, inputs=plain.value_vars, on_unused_input="ignore", mode="FAST_COMPILE")
-    point = {name: values[0, draw] for name, values in posterior.items()}
-    sizes = {name: np.shape(plain.initial_point()[name]) for name in support}
+    start = plain.initial_point()
+    sizes = {name: np.shape(start[name]) for name in support}
     axes = [range(a, b + 1) for name, (a, b) in support.items() for _ in range(int(np.prod(sizes[name])))]
-    found = []
+    states = []
     for state in itertools.product(*axes):
-        at, full = 0, dict(point)
+        at, full = 0, {}
         for name, shape in sizes.items():
             size = int(np.prod(shape))
             full[name] = np.reshape(state[at : at + size], shape).astype(int)
             at += size
-        found.append([np.ravel(a) for a in f(full)])
-    base, *each = (np.stack(a) for a in zip(*found, strict=True))
-    return base[:, 0], {str(rv.name): a for rv, a in zip(plain.observed_RVs, each, strict=True)}
+        states.append(full)
+    of_draws = []
+    for draw in range(DRAWS):
+        point = {name: values[0, draw] for name, values in posterior.items()}
+        found = [[np.ravel(a) for a in f(point | state)] for state in states]
+        base, *each = (np.stack(a) for a in zip(*found, strict=True))
+        each = {str(rv.name): a for rv, a in zip(plain.observed_RVs, each, strict=True)}
+        of_draws.append((base[:, 0], each))
+    return of_draws
 
 
 def without(base, each, left_out):
@@ -96,13 +115,11 @@ def without(base, each, left_out):
     return np.logaddexp.reduce(total)
 
 
-def draws_about(model, support, n=2):
-    """{variable: (1, n, ...)} values of the variables that are not summed, inside of their support."""
-    plain, r = without_transforms(model), np.random.default_rng(5)
-    kept = [v for v in plain.free_RVs if v.name not in support]
-    with plain:
-        prior = pm.draw(kept, n, random_seed=r, mode="FAST_COMPILE")
-    return {str(v.name): np.asarray(a)[None] for v, a in zip(kept, prior, strict=True)}
+def draws_about(model, support):
+    """{variable: (1, DRAWS, ...)} values of the variables that are not summed, inside of their support."""
+    r = np.random.default_rng(5)
+    kept = [rv for rv in model.free_RVs if rv.name not in support]
+    return {str(v.name): NUMBERS[v.owner.op.name](r, (1, DRAWS, *v.type.shape)) for v in kept}
 
 
 def tree_of(posterior):
@@ -117,8 +134,7 @@ def test_each_observation_given_the_others_and_each_component_are_those_of_sums_
     posterior = draws_about(model, support)
     got = LogLikelihood(model, list(support), "marginal").of(tree_of(posterior))
     assert set(got.data_vars) == {str(rv.name) for rv in model.observed_RVs}
-    for draw in range(2):
-        base, each = of_all_states(model, support, posterior, draw)
+    for draw, (base, each) in enumerate(of_all_states(model, support, posterior)):
         whole = without(base, each, {})
         assert np.isfinite(whole)
         for y, values in each.items():
@@ -181,8 +197,7 @@ def test_variables_that_are_not_summed_out_are_conditioned_on_and_named(caplog):
     with caplog.at_level(logging.INFO, logger="pymc.discrete"):
         got = LogLikelihood(model, ["d"], "marginal").of(tree_of(posterior))
     assert "given the draws of 'c'" in caplog.text
-    for draw in range(2):
-        base, each = of_all_states(model, {"d": (0, 1)}, posterior, draw)
+    for draw, (base, each) in enumerate(of_all_states(model, {"d": (0, 1)}, posterior)):
         want = [without(base, each, {}) - without(base, each, {"first": [j]}) for j in range(3)]
         np.testing.assert_allclose(got["first"].values[0, draw], want, atol=1e-9)
         np.testing.assert_allclose(got["second"].values[0, draw], each["second"][0], atol=1e-9)

@@ -155,20 +155,6 @@ def test_steps_of_pm_sample_share_what_they_compile(compilations):
     assert not compilations
 
 
-@pytest.mark.slow
-def test_many_data_sets(compilations):
-    """A loop over data compiles once, and each posterior is that of its own data."""
-    rng, means = np.random.default_rng(1), []
-    for n in range(6):
-        true = rng.normal(0, 3)
-        draws = sampled(a_model(y=true + rng.normal(size=6), prior=(0.5,) * 6), draws=200)["posterior"]
-        means.append((true, float((draws["mu"].mean("mu_dim_0") + draws["n"]).mean())))
-        if n == 0:
-            compilations.clear()
-    assert not compilations
-    assert np.corrcoef(np.array(means).T)[0, 1] > 0.8
-
-
 def test_data_sets_that_decide_differently():
     """Whether all counts are positive decides what the density computes; each answer is kept."""
 
