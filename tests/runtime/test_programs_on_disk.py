@@ -17,7 +17,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.engine.program import Program
-from pymc_discrete.model.identity import of_known_version
+from pymc_discrete.model.identity import EXPECTED, of_known_version
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compile_cache import ENDINGS, SETTING, folder
 from pymc_discrete.runtime.jax_settings import REPEATED, jitted
@@ -43,6 +43,10 @@ import hashlib, threading
 [t.join() for t in threading.enumerate() if t.name in ("write", "compile")]
 print(hashlib.sha256(b"".join(values)).hexdigest(), len(made))
 """
+
+
+def test_versions_that_no_digest_has_are_in_the_names_of_programs():
+    assert EXPECTED <= {*programs_on_disk.LIBRARIES, "builtins", "pymc_discrete"}
 
 
 @pytest.mark.slow
