@@ -134,5 +134,5 @@ def is_integers(i: object) -> bool:
 
 
 def index_of_the_only(ndim: int) -> Variable:
-    """An index, with the given number of axes, that selects the only element of an axis."""
+    """An index of `ndim` axes that selects the only element along an axis of length 1."""
     return pt.constant(np.zeros((1,) * ndim, "int64"))

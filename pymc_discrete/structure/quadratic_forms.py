@@ -27,8 +27,10 @@ ENTRIES = 8
 
 
 def sum_of_products(factors: Sequence[Variable], moving: Depends) -> Variable:
-    """The sum of the elementwise product of vectors, written over pairs if a vector is a sparse matrix times
-    another.
+    """The sum of the elementwise product of vectors.
+
+    If one of the vectors is a constant matrix with few nonzeros times a vector that depends on the block, the
+    sum is written over the nonzero elements of the matrix.
 
     Parameters
     ----------

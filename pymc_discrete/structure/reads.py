@@ -20,7 +20,9 @@ from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_discrete.structure.logp_graph import LogpGraph
 
-LARGEST_TABLE = 4_000_000  # the largest number of elements of an array in `reads`; a larger array is not made
+# An array of the indices of the elements that an Op reads is made only up to this number of elements. Where
+# it would be larger, each output element counts as depending on all elements of the inputs.
+LARGEST_TABLE = 4_000_000
 
 
 _in_order: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()

@@ -28,7 +28,7 @@ NOT_WORTH_IT = 1e-8  # nats; smaller deviations of a log density are never repor
 
 
 class Rounding(Analysis[Variable | None]):
-    """The error bound E of the floats of a graph; None for other variables."""
+    """For each float tensor of a graph, a graph of its error bound E; None for other variables."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -79,7 +79,8 @@ def error_after(op: Op, node: Apply, out: Variable, errors: list[Variable | None
     """The error bound of an output of a node, given the error bounds of its inputs, None for inputs that are
     no floats.
 
-    For an Op without a rule, it is the sum over the inputs of their largest error and largest magnitude.
+    For an Op without a rule, the bound is |out|, plus the largest error and the largest magnitude of each
+    input.
     """
     largest = [
         e.max() + finite(abs(i)).max() for i, e in zip(node.inputs, errors, strict=True) if e is not None
