@@ -168,7 +168,7 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
     Parameters
     ----------
     of_users : whether the key may contain functions and classes of the user, or of a library of unknown
-        version. These may read files, or variables that other code sets, which are no part of the digest
+        version, which may read what is no part of the key: files, or variables that other code sets
 
     Raises
     ------
@@ -185,7 +185,7 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
 def lasting_name(*things: Any) -> str | None:
     """A name for the programs that JAX compiles of these objects under its settings, for `programs_on_disk`.
 
-    None where no programs are kept, or an object cannot be compared with objects of another process.
+    None where no programs are kept on disk, or an object cannot be compared with objects of another process.
     """
     if usable_folder() is None:
         return None
@@ -216,7 +216,8 @@ class Walk:
         self.unseen: list[str] = []
         self._known: dict[int, bytes] = {}
         self._open: dict[int, int] = {}  # {id: depth} of the objects that the walk is inside of
-        # these objects are kept alive, since Python uses an id again once its object is gone
+        # The walk knows objects by their id, and keeps all that it has seen alive: Python gives the id of an
+        # object that is gone to another.
         self._alive: list[Any] = []
 
     def of(self, thing: Any) -> bytes:
@@ -411,7 +412,7 @@ class Walk:
     def _globals(self, function: FunctionType) -> list[bytes]:
         """Digests of the global names that a function reads, and of the modules that it imports."""
         codes = nested(function.__code__)
-        # all names and strings in the code, among which are the attributes of modules that it reads
+        # all names and strings in the code of the function, among them the members of modules that it reads
         words = {w for code in codes for w in (*code.co_names, *code.co_consts) if isinstance(w, str)}
         found = []
         for module, name in sorted({read for code in codes for read in reads_of(code)}):
@@ -594,7 +595,7 @@ def reads_of(code: CodeType) -> list[tuple[bool, str]]:
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             found.append((False, step.argval))
-        # the level of a relative import is loaded two instructions earlier
+        # the level of a relative import, 2 for `from .. import x`, is loaded two instructions earlier
         elif step.opname == "IMPORT_NAME":
             found.append((True, "." * int(before[-2].argval or 0) + step.argval))
         before.append(step)

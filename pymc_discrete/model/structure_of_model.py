@@ -235,7 +235,7 @@ class MadeModel(pm.Model):
 
     @classmethod
     def of(cls, model: pm.Model, prefix: str) -> "MadeModel":
-        """The same model with another prefix."""
+        """A copy of a model, as a `MadeModel` whose numbers have names with the given prefix."""
         made = object.__new__(cls)
         made.__dict__.update(model.__dict__)
         made.prefix_of_numbers = prefix

@@ -78,7 +78,7 @@ def is_elementwise_switch(node: Apply) -> bool:
 
 
 def is_filled(x: Variable, value: float) -> bool:
-    """Whether a tensor is a constant with this value everywhere."""
+    """Whether a tensor is a constant whose elements all have the given value."""
     return isinstance(x, Constant) and bool((x.data == value).all())
 
 
