@@ -236,7 +236,8 @@ class DescribedBlock:
         ----------
         written : the model, with `Number`s in place of its data and constants
         each : the space of the variables
-        join : whether variables that play the same role become parts of one vector
+        join : whether variables of one kind, at the same position of terms that are alike, become parts of
+            one vector
         terms : the terms of the log density, if they differ from the terms that PyMC gives
         """
         alone = [v for v in each.variables if v.constraint is None and v.lines is None]

@@ -100,8 +100,8 @@ def equations_of(
     variables = [*model.free_RVs, *model.observed_RVs, *model.potentials]
     says = [v in model.potentials or isinstance(v.owner.op, DiracDeltaRV) for v in variables]
     found = []
-    # The terms are computed only where they are needed: PyMC takes seconds to write those of hundreds of
-    # variables.
+    # The terms of the log density are computed only for a model that may state equations: PyMC takes seconds
+    # to write the terms of hundreds of variables.
     for t, (variable, term) in enumerate(zip(variables, terms_of(model), strict=True) if any(says) else ()):
         if says[t]:
             for c, (comparison, _) in enumerate(comparisons(term)):

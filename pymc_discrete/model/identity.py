@@ -99,7 +99,7 @@ NO_CONTENT = {
 }
 # functions by which the user's function may read things that are not in its code, its globals or its closure
 UNSEEN = {"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"}
-# packages that every model needs, so that their versions need not be a part of its digest
+# packages that every model needs, whose versions need not be a part of the digest of a function or class
 EXPECTED = {"builtins", "jax", "jaxlib", "numpy", "pymc", "pymc_discrete", "pytensor", "scipy"}
 INSTALLED = [
     Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -183,7 +183,7 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
 
 
 def lasting_name(*things: Any) -> str | None:
-    """A name for the programs that JAX compiles of these objects under its settings, for `programs_on_disk`.
+    """A name on disk for the programs that JAX compiles of some objects under its settings.
 
     None where no programs are kept on disk, or an object cannot be compared with objects of another process.
     """
@@ -202,11 +202,11 @@ class Walk:
     Parameters
     ----------
     lasting : whether the digests must be the same in every process
-    of_users : as in `lasting_key`
+    of_users : whether objects may be functions and classes of the user, or of a library of unknown version
 
     Attributes
     ----------
-    own : see `Key`
+    own : the objects that are compared as they are, and not by a digest, see `Key`
     unseen : descriptions of the objects that cannot be looked into
     """
 
@@ -221,7 +221,7 @@ class Walk:
         self._alive: list[Any] = []
 
     def of(self, thing: Any) -> bytes:
-        """The digest of an object."""
+        """The digest of an object: a checksum of all that it holds."""
         if type(thing) in PLAIN:
             return digest(f"{type(thing).__name__} {thing!r}".encode())
         place = id(thing)
@@ -297,7 +297,7 @@ class Walk:
 
     # ------------------------------------------------------------ graphs
     def graph(self, outputs: list[Variable], known: Mapping[Variable, Hashable]) -> bytes:
-        """The digest of graphs; `known` as in `key_of_graph`."""
+        """The digest of graphs; `known` is {leaf: the object that replaces it in the digest}."""
         number: dict[Variable, int] = {}
         parts: list[bytes] = []
 
@@ -316,7 +316,7 @@ class Walk:
         return digest(b"graph" + b"".join(parts) + ends)
 
     def _inner_graph(self, graph: AbstractFunctionGraph) -> bytes:
-        """The digest of a graph within an Op; a graph that cannot change is walked through only once."""
+        """The digest of a graph within an Op, computed only once in a process if the graph cannot change."""
         if isinstance(graph, FrozenFunctionGraph) and graph in _frozen:
             return _frozen[graph]
         before = len(self.own), len(self.unseen)
@@ -503,7 +503,8 @@ class Walk:
         state, items, entries = [*rest, None, None, None][:3]
         plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
         if own is not None and plain:
-            state = None  # the state would be the same as the attributes in `own`
+            # what `pickle` would keep as the state of a plain object is its attributes, which are in `own`
+            state = None
         return self.all("object", kind, own, make, args, state, list(items or ()), list(entries or ()))
 
     def _not_seen(self, what: str, thing: Any = None) -> bytes:

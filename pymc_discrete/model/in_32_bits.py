@@ -403,7 +403,7 @@ def narrowed(graph: LogpGraph, model: pm.Model, supports: dict[str, Any]) -> Log
 
     Parameters
     ----------
-    supports : {name: (lower, upper)}, as for `logp_graph`
+    supports : {name: (lower, upper)} of discrete variables; others have the bounds of their distributions
 
     Raises
     ------

@@ -236,9 +236,9 @@ def with_numbers_read(
 
     Parameters
     ----------
-    others, groups : the inputs, and the names in each, before parts of the graph that depend on numbers alone
-        became numbers of their own; of these inputs the numbers are left out
-    read : the numbers that the graph reads after that
+    others, groups : all inputs from outside the block, and for each the names of what it is made of; the
+        numbers among these inputs are replaced by the numbers in `read`
+    read : the numbers that the graph reads in its present form
     """
     kept = {v: group for v, group in zip(others, groups, strict=True) if not isinstance(v, Number)}
     return kept | {v: [str(v.name)] for v in read}
@@ -262,7 +262,7 @@ def bounds_of_vectors(
 def own_densities(
     model: pm.Model, terms: list[Variable], names: Collection[str]
 ) -> dict[Variable, set[Apply]]:
-    """{value: the nodes of its own log density} for the value variables with these names."""
+    """{value: the nodes of the log density of its own random variable} for the named value variables."""
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     pairs = zip(values, terms, strict=False)
     return {value: set(toposort([term])) for value, term in pairs if value.name in names}
@@ -429,7 +429,7 @@ def first_to_fail(labels: Sequence[str], make: Callable[[int], Any]) -> str:
 def without_comparison(
     node: Apply, inputs: list[Variable], valid: Collection[Variable], never: set[Variable]
 ) -> Variable | None:
-    """The log density without its check that a vector is in the support, for a vector that is known to be.
+    """The log density of a vector without the check that the vector is in its support, where it surely is.
 
     The node with the check is `switch(any(x < 0) or sum(x) != n, -inf, logp)` for counts with the sum n, and
     `switch(any(sort(x) != arange(n)), -inf, logp)` for permutations.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# This import starts no backend of JAX, which a process may have to avoid: JAX hangs in some forked processes.
+# Importing PyTensor's dispatch for JAX starts no backend of JAX, which would hang in some forked processes.
 import pytensor.link.jax.dispatch  # noqa: F401 the import registers PyTensor's conversions
 import pytensor.tensor as pt
 from pytensor.compile import mode

@@ -82,7 +82,7 @@ class Selections(NamedTuple):
         return x[tuple(index)] if new is None else new
 
     def _moved(self, x: Variable, index: list, ndim: int) -> Variable | None:
-        """x[index], with the selection moved before the computation of x; None where this is impossible."""
+        """x[index], computed from selections of what x is computed from; None where this is impossible."""
         node = x.owner
         if node is None or any(i in self.moving for i in index):
             return None

@@ -3,8 +3,8 @@ pairs.
 
     x' A y = sum of A_ij x_i y_j over the nonzero elements of A
 
-An element of this sum depends on the sites of x_i and y_j only; an element of x_i (A y)_i depends on the
-sites of all neighbours of i.
+An element of this sum depends on the sites of x_i and y_j only; the product x_i (A y)_i depends on the sites
+of all y_j for which A_ij is not 0.
 """
 
 from collections.abc import Sequence

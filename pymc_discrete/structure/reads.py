@@ -79,7 +79,7 @@ class Entries:
         are, for every output, the c elements of each entry, (..., c, k), with k as in `Elements`.
     entry, place : for every output (n_out,) int, the entry that each element belongs to, and its position
         among the c elements of the entry
-    passes : as in `Elements`
+    passes : whether the Op only selects, compares or rearranges elements, without arithmetic
     """
 
     reads: list[np.ndarray | None]

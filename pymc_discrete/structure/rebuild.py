@@ -154,7 +154,7 @@ def rewrite(fg: FunctionGraph) -> None:
 
 
 def rewritten(outputs: list[Variable]) -> list[Variable]:
-    """Canonical copies of `outputs`, in terms of the same inputs."""
+    """Copies of graphs in PyTensor's canonical form, as functions of the inputs of the graphs."""
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     fg = FunctionGraph(inputs, outputs, clone=True)
     rewrite(fg)

@@ -34,7 +34,8 @@ class Rounding(Analysis[Variable | None]):
         super().__init__({})
 
     def at_leaf(self, var: Variable) -> Variable | None:
-        return pt.zeros_like(var, dtype="float64") if is_float(var) else None  # inputs are exact
+        # an input of the graph has no rounding error
+        return pt.zeros_like(var, dtype="float64") if is_float(var) else None
 
     def after(self, node: Apply, values: list[Variable | None]) -> list[Variable | None]:
         errors = [error_after(node.op, node, o, values) if is_float(o) else None for o in node.outputs]
@@ -50,7 +51,7 @@ def rounding_of(total: Variable, inputs: list[Variable]) -> Callable[..., float]
     (values of `inputs`, NumPy arrays) -> the error of `total` in nats, divided by the spacing of floats at 1
     """
     error = Rounding().of(total)
-    error = pt.zeros(()) if error is None else error  # integers are exact
+    error = pt.zeros(()) if error is None else error  # the bound is None for integers, which are not rounded
     return pytensor.function(inputs, error, mode="FAST_COMPILE", on_unused_input="ignore")
 
 

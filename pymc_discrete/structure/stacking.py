@@ -1,9 +1,9 @@
 """Combines terms of equal structure into one vectorised term, and their variables into one vector.
 
 Users write models in loops: 150 scalar states of a Markov chain, each with its own prior term. Compiled one
-by one, the program grows with the number of variables. Here graphs that consist of the same Ops are
-*stacked*: a variable that all of them share stays, constants and variables that differ are put along a new
-first axis, and the Ops are applied along that axis. Discrete variables at the same position of stacked graphs
+by one, the program grows with the number of variables. This module *stacks* graphs that consist of the same
+Ops: a variable that all graphs share stays, constants and variables that differ are put along a new first
+axis, and the Ops are applied along that axis. Discrete variables at the same position of stacked graphs
 become parts of one vector, so that all later code sees one variable in place of many. The rules of Ops are in
 `ops/`.
 """
@@ -302,7 +302,8 @@ def joined(
     groups : groups of indices of inputs with equal structure
     """
     pieces: list[Variable] = []
-    order: list[int] = []  # the indices of the inputs, in the order in which the pieces contain them
+    # the indices of the inputs of the Join, in the order in which the pieces of the new tensor contain them
+    order: list[int] = []
     axis = node.op.axis % node.outputs[0].type.ndim if isinstance(node.op, Join) else 0
     lengths = [i.type.shape[axis] if isinstance(node.op, Join) else 1 for i in node.inputs]
     if None in lengths:
@@ -313,7 +314,7 @@ def joined(
         except NotAlike:
             continue
         order += group
-        # the new axis is merged with the axis along which the inputs are joined
+        # the first axis of the stack is merged with the axis along which the Join joins its inputs
         if isinstance(node.op, Join):
             shape = node.inputs[group[0]].type.shape
             part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, part.ndim))

@@ -197,7 +197,8 @@ def bounds_of_quotient(node: Apply, inputs: list[Interval]) -> Interval:
     # from which JAX's `//` may subtract 1, as it does to round negative quotients down.
     found: list[Interval] = [(-2.0, 0.0)] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
-        # a quotient is monotone in the dividend and in the divisor
+        # For divisors of one sign, a quotient is monotone in the dividend and in the divisor, so that it is
+        # largest and smallest at ends of their intervals.
         corners = [quotient(a, b) for a in x for b in (low, high) if math.isfinite(a) or math.isfinite(b)]
         found.append((min(corners), max(corners)))
     return hull(*found)
@@ -439,8 +440,7 @@ def decided_by_bounds(
     Parameters
     ----------
     holds, fails : (bounds of the first argument, bounds of the second, whether both are integers) -> whether
-        the
-        comparison is true, and whether it is false, for all values within these bounds
+        the comparison is true, and whether it is false, for all values within these bounds
     """
 
     def simpler(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:

@@ -112,7 +112,8 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
             coefficients = column[:, None]
         else:
             which = place[0] if rows is None else jnp.asarray(place[0])[rows]
-            coefficients = column[which]  # the change has the shape (r, m, n_out)
+            # (r, m, n_out), the changes of the product per unit change of the m elements of each of r sites
+            coefficients = column[which]
         if free == 1:
             out = (
                 (delta[:, 0, :, None] * coefficients[:, 0, None, :])
