@@ -19,18 +19,21 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
 
-# Work is counted in elements of tables. The rest of a sweep takes as long as this many elements.
+# Work is counted in entries of tables. A sweep over the sites of a block takes as long as this many entries,
+# besides the entries that its conditionals read.
 WORK_PER_SWEEP = 1000
 # A draw of all sites at once may take the work of this many sweeps. Sites that are drawn one by one need tens
 # to thousands of sweeps for an independent draw if they depend strongly on each other, and otherwise one or
 # two.
 WORTH_SWEEPS = 16
-# Sites along a path need more sweeps: information at one end reaches the other end through all sites between.
+# The same number of sweeps, for a block of which most sites lie along a path. Drawn one by one, such sites
+# need more sweeps, since information at one end reaches the other end only through all sites between.
 WORTH_SWEEPS_OF_PATH = 64
-# the largest number of stages of the elimination, since the compiled program grows with each stage
+# the largest number of stages of an elimination by which all sites are drawn at once: each makes the program
+# larger
 MOST_STAGES = 64
-# If there are more sites, the sum over this many sites around one of them is tried first. If that takes too
-# much work, so does the whole sum, which would take long to find out.
+# For a block with more sites than this, the elimination of this many sites around one of them is planned
+# first. If it takes too much work, so does the elimination of all sites, and to plan that would take long.
 SITES_TRIED = 4096
 
 _kept: Kept[Sums | None] = Kept(MODELS)
@@ -61,12 +64,14 @@ def affordable_sums(density: Density) -> Sums | None:
 
 
 def sums_worth_it(density: ModelDensity) -> Sums | None:
-    """The result of `affordable_sums`, once it is known that all supports are finite and all terms sparse."""
+    """The sums by which all sites of a density can be drawn at once, where all supports are finite; else
+    None.
+    """
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
         groups = [g for g in Sparse(density, counts, shared=True).groups if isinstance(g, ElementGroup)]
         if all(len(g.widths) < 2 for g in groups):
-            return None  # the sites are independent, and a sweep draws them at once
+            return None  # no table joins two sites: they are independent, and a sweep draws all at once
         sweep = WORK_PER_SWEEP + sum(len(g.sites) * sum(g.widths) for g in groups)
         tables = sum(g.entries for g in groups)
         check_about_one_site(counts, [g.sites for g in groups], WORTH_SWEEPS_OF_PATH * sweep)
@@ -80,19 +85,18 @@ def sums_worth_it(density: ModelDensity) -> Sums | None:
 
 
 def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: float) -> None:
-    """Check a part of a large graph: one site with the sites nearest to it; this takes no longer for more
-    sites.
+    """Refuse a large block if a sum over one site and the sites nearest to it already takes too much work.
 
     Parameters
     ----------
-    counts, scopes, most : as in `Elimination`; tables that many sites share may have `PRODUCTS` times as many
-        elements
+    counts, scopes, most : as in `Elimination`; the limit is `PRODUCTS` times `most`, since tables that sites
+        share are counted once for each site
 
     Raises
     ------
     TooDear
-        If the tables of the sum over this part have too many elements, so that those of the whole sum do,
-        too.
+        If the tables of the sum over these few sites have too many entries. The tables of the sum over all
+        sites then have too many, too.
     """
     d = len(counts)
     if d <= SITES_TRIED:

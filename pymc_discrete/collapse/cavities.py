@@ -1,8 +1,9 @@
-"""Cavities: for each table of a product, the sum over all sites of the product of all other tables.
+"""Cavities: for each table of a product, what all other tables of the product say about the table's sites.
 
-As a function of the sites of the table, this is the cavity distribution of belief propagation: what the other
-tables say about these sites. The cavities of all tables are found at once, by a pass over the stages of an
-elimination in reverse. There is no division by a table, so that a cavity is exact also where its table is 0.
+The cavity of a table is the product of all other tables, summed over all sites that the table does not join:
+the cavity distribution of belief propagation. The cavities of all tables are found at once, by going back
+through the stages of a variable elimination. There is no division by a table, so that a cavity is exact also
+where its table is 0.
 """
 
 from collections.abc import Sequence
@@ -31,18 +32,19 @@ from pymc_discrete.collapse.paths import messages
 
 
 def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
-    """The cavities of all tables, each within the component of connected sites that the table belongs to.
+    """The cavity of each table: the product of the other tables of its component of connected sites, in
+    logarithms, summed over all sites that the table does not join.
 
     Parameters
     ----------
-    tables : [(E, K1, ..., KJ) nats], one for each of the elimination's `scopes`
+    tables : [(E, K1, ..., KJ) nats], an array of E tables for each of the elimination's `scopes`
 
     Returns
     -------
     [(E, K1, ..., KJ) nats]; -inf for values that a site does not have
     """
     arrays, groups = list(tables), [group for stage in elimination.stages() for group in stage]
-    # {index of the array that a group of paths adds: the messages along these paths}
+    # {index of the array of tables that a group of paths leaves: the messages along these paths}
     arriving: dict[int, Any] = {}
     for group in groups:
         if isinstance(group, Paths):
@@ -53,8 +55,8 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
         arrays.append(left)
     found = [jnp.full(jnp.shape(a), -jnp.inf) for a in arrays]
     for number, group in reversed([*enumerate(groups, len(tables))]):
-        # the cavity of the sites that the sum of this group depends on: what all other tables of the
-        # component say of them
+        # the cavities of the tables that the sums over this group's sites left: what all tables outside of
+        # the group say of the sites that these tables join
         outer = found[number]
         if isinstance(group, Paths):
             cavities_of_steps = of_paths(group, arrays, arriving[number], outer)
@@ -69,14 +71,14 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
 
 
 def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> tuple[list[Any], list[Any]]:
-    """The cavities [(G, K)] of the sites of paths, and [(G, K, K1, ..., Kw)] of each site with the next w
-    sites.
+    """The cavities [(G, K)] of the tables of single sites along paths, and [(G, K, K1, ..., Kw)] of the
+    tables of a site and the next w sites.
 
-    Both lists have one array for every step of a round.
+    Each of the two lists has one array for every step of a round (see `paths`).
 
     Parameters
     ----------
-    arriving : [(L, B, K, M) nats], the messages from the start of the paths
+    arriving : [(L, B, K, M) nats], the message at each site from the sites before it
     end : (B, K1, ..., Kw) nats, the message from the sites beyond the end of each path
     """
 
@@ -84,7 +86,7 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> 
         of_sites, of_pairs = [], []
         for own, pair, before in [*zip(*given, strict=True)][::-1]:
             after = after.reshape(pair[:, 0].shape)
-            # the message to the sites before this step, from all sites that follow
+            # the message that the site of this step, with the w - 1 sites after it, gets from all later sites
             back = logsumexp(pair + after[:, None], 3)
             of_sites.append(logsumexp(before + back, 2))
             of_pairs.append((before + own[..., None])[..., None] + after[:, None])
@@ -116,14 +118,14 @@ def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: lis
         cavity = (outer + others)[source.into] + sums_of_other_rows(a, source.into)
         for axis in sorted(set(range(len(group.shape))) - set(source.axes), reverse=True):
             cavity = logsumexp(cavity, 1 + axis)
-        # the axes have the order of the group's axes, and are put in the order of each table's own axes
+        # the axes of `cavity` are in the order of the group's axes; each table has its own order of axes
         cavity = cavity.transpose(0, *(1 + np.argsort(np.argsort(source.axes))))
         here = (source.rows, *(slice(n) for n in cavity.shape[1:]))
         found[source.batch] = found[source.batch].at[here].set(cavity)
 
 
 def sums_of_other_arrays(arrays: list[Any]) -> list[Any]:
-    """For each of several arrays that broadcast, the sum of all others."""
+    """For each of several arrays, which broadcast against each other, the sum of all other arrays."""
     zero = jnp.zeros(())
     before = [*accumulate(arrays[:-1], add, initial=zero)]
     after = [*accumulate(arrays[:0:-1], add, initial=zero)][::-1]
@@ -131,13 +133,13 @@ def sums_of_other_arrays(arrays: list[Any]) -> list[Any]:
 
 
 def sums_of_other_rows(a, member: np.ndarray):
-    """(r, ...), for each row of an array (r, ...) the sum of the other rows that belong to the same member.
+    """(r, ...), for each row of an array (r, ...) the sum of the other rows of its group.
 
-    The other rows are added up, and the row is not subtracted from a total, because elements may be -inf.
+    No row is subtracted from the sum of its whole group, because elements may be -inf.
 
     Parameters
     ----------
-    member : (r,) int, the member that each row belongs to
+    member : (r,) int, the index of the group that each row belongs to
     """
     if len(np.unique(member)) == len(member):
         return jnp.zeros_like(a)
@@ -149,8 +151,8 @@ def sums_of_other_rows(a, member: np.ndarray):
 
 
 def sums_before(a, first: np.ndarray):
-    """(r, ...), the sum of the rows before each row within its segment; (r,) bool marks the first rows of
-    segments.
+    """(r, ...), for each row the sum of the rows before it in its segment; `first` (r,) bool marks the rows
+    that begin segments.
     """
     tail = (1,) * (a.ndim - 1)
     first = jnp.asarray(first.reshape(-1, *tail))

@@ -1,6 +1,6 @@
 """The choice of variables that are summed out by default: those that depend strongly on what NUTS moves.
 
-Two variables are called *tied* here if they mix slowly when they are drawn in turn, each given the other.
+Two variables are called *tied* if they mix slowly when they are drawn in turn, each given the other.
 
 A count N that enters the arithmetic of a term together with a continuous unknown (a detection probability, a
 rate) nearly determines that unknown, and the unknown nearly determines N: drawn in turn, the two move along a
@@ -8,7 +8,7 @@ ridge.
 
 Labels whose probabilities are unknown, such as the weights of a mixture or an occupancy that covariates
 explain, are tied to these probabilities: the labels determine the weights, and the weights the labels. Labels
-are summed out where the sum is cheap, a few times the work: if they are independent given everything else, or
+are summed out where this takes only a few times the work: if they are independent given everything else, or
 depend on one another in small groups. Where two or more parameters of each component are unknown as well,
 such as means and standard deviations, the tie is stronger (a component that is wide draws in more points, and
 so remains wide), and a sum may cost more. Labels and switches of known probability are mostly determined by
@@ -60,9 +60,9 @@ WORK_PER_DRAW = 1000
 # effective sample of the same size. A chain of 40 counts takes 55 times the work. An open population of 100
 # sites over 5 years takes 106 times the work, and needs 140 times fewer draws.
 MOST_TIMES_THE_WORK = 128.0
-# The same limit for labels that are tied only to the variables of their own probabilities. A sum over five
-# values of each label takes three to four times as long, and labels that the data nearly determine gain
-# nothing.
+# The largest factor by which an evaluation of the log density may take more counted work, if all summed
+# variables are labels that are tied only to the variables of their own probabilities. A sum over five values
+# of each label takes three to four times as long, and labels that the data nearly determine gain nothing.
 MOST_TIMES_FOR_WEIGHTS = 8.0
 # Labels are summed out only if, given all else, they depend on one another in groups of at most this many
 # labels.
@@ -91,7 +91,8 @@ def variables_to_sum_out(
     try:
         density: Any = target_of(described, list(names), with_numbers=True).density
         integrated = coefficients_to_integrate(described, names, moved) if width_of_models() else []
-    # the step that samples these variables raises the error that says why they cannot be summed out
+    # If no density can be made, nothing is summed out: the step that samples the variables raises the error
+    # that says why.
     except (NotImplementedError, ValueError):
         return None
     counts = tied_counts(density, moved, integrated)
@@ -119,7 +120,8 @@ def variables_to_sum_out(
         wanted = [name for name in names if name in wanted]
         strong = bool(counts or labels)
         limit = MOST_TIMES_THE_WORK if strong else MOST_TIMES_FOR_WEIGHTS
-        # variables that cannot be summed out are refused before another density is made
+        # `many_states` finds from the density that exists whether terms join too many sites, before
+        # `Collapsed` makes another density
         why = many_states(density) if wanted == density.names else ""
         collapsed, why = (None, why) if why else summed_if_it_pays(model, wanted, limit, summed_by)
         if collapsed is not None:
@@ -137,7 +139,9 @@ def variables_to_sum_out(
 
 
 def many_states(density: ModelDensity) -> str:
-    """The reason why the variables of a density cannot be summed out, if terms join many of their sites."""
+    """The reason, for the log, why the variables of a density cannot be summed out: terms join too many of
+    their sites. It is "" where this is not so.
+    """
     space = density.space
     try:
         refuse_many_states(density, np.minimum(space.upper - space.lower + 1, SHORTEST_STRETCH))
@@ -149,11 +153,13 @@ def many_states(density: ModelDensity) -> str:
 def summed_if_it_pays(
     model: pm.Model, names: list[str], dearest: float, summed_by: str
 ) -> tuple[Collapsed | None, str]:
-    """The model with variables summed out, if that pays; else None; and the reason for the log.
+    """The model with variables summed out, or None where this does not pay; and, for the log, why it does
+    not.
 
     Parameters
     ----------
-    dearest : how many times the work an evaluation of the log density may take
+    dearest : the largest factor by which an evaluation of the log density may take more work with the
+        variables summed out
     """
     if not width_of_models():
         too_narrow = ": with 32 bits, sums over many states lose too much."
@@ -303,7 +309,7 @@ def moved_above(variables: Sequence[Variable], graph: LogpGraph, moved: Sequence
 
 def by_amount(value: Variable, term: Variable) -> bool:
     """Whether a term does arithmetic with a variable, rather than only compare it or use it as an index."""
-    same = {value}  # the variable, also after its elements were rearranged
+    same = {value}  # tensors of the variable's own values, as they are, cast or rearranged
     for node in toposort([term], blockers=[value]):
         here = [i in same for i in node.inputs]
         if not any(here):

@@ -4,10 +4,10 @@ A site with many values, or without a bound, is summed over a stretch: some of i
 about the current value, which is one of them (`stretches.py`).
 
 Where all sites together are too many to sum out, each transition sums out a part of the sites given all
-others. The part is chosen without looking at the state, so that the transition leaves p(theta, z_part |
-z_rest) invariant, and with it p(theta, z). The sites of the part are drawn before anything else moves, since
-theta was moved without looking at their old values. Then all sites are drawn once more given theta, one after
-another.
+others. The part is chosen without looking at the state, so that, with sites z and other variables theta, the
+transition leaves p(theta, z_part | z_rest) invariant, and with it p(theta, z). The sites of the part are
+drawn before anything else moves, since theta was moved without looking at their old values. Then all sites
+are drawn once more given theta, one after another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,22 +50,22 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NUMBER, NeedsValues, Number
 
-# In the collapsed model, a potential is the logarithm of the sum, and a variable of integers has the values
-# of each site that are summed.
+# Names in the collapsed model: of the potential that is the logarithm of the sum, and of the variable of
+# integers that holds the values of each site that are summed.
 COLLAPSED_POTENTIAL, STRETCH_VARIABLE = "~summed out", "~stretches"
 SUMMED_WHOLE = 64  # a site with at most this many values is summed over all of them
-# A site with more values is also summed over all of them if the tables of all sums together have at most this
-# many elements.
+# A site of more than SUMMED_WHOLE values is also summed over all of them if the tables of all sums together
+# have at most this many entries.
 AFFORDABLE = 2**14
-# Every other site is summed over a stretch: random values about the current value. The number of these values
-# is at least SHORTEST_STRETCH, at most LONGEST_STRETCH, and else about DEVIATIONS standard deviations of the
-# prior.
+# A site that is not summed over all of its values is summed over a stretch: random values about the current
+# value. The number of these values is at least SHORTEST_STRETCH, at most LONGEST_STRETCH, and else about
+# DEVIATIONS standard deviations of the prior.
 SHORTEST_STRETCH, LONGEST_STRETCH = 24, 192
 DEVIATIONS = 4
 # Sites may be summed over windows (`sums_in_windows.py`) in place of stretches, if that takes at most 1 /
 # LESS of the operations. A window is a fixed range of values. It ends where the sum of the terms that depend
-# on this site alone is FAR_BELOW nats below its largest value. With probability AGAIN, a draw is followed by
-# a draw over stretches, so that sites can leave their windows.
+# on one site alone is FAR_BELOW nats below its largest value. With probability AGAIN, a draw is followed by a
+# draw over stretches, so that sites can leave their windows.
 LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
 # A warning is given if a site's value is at the far end of its stretches (see FAR_END) or beyond, in more
 # than a fraction FAR_SHARE of the draws, or in more than FAR_RUN draws in a row: its tails then mix slowly.
@@ -91,14 +91,15 @@ class Collapsed:
 
     Attributes
     ----------
-    density : ModelDensity of these variables, a function of the untransformed values of the others
+    density : ModelDensity of the discrete variables, a function of the untransformed values of the other
+        variables
     stretched : (d,) bool, the sites that are summed over a stretch
     far : (d,) bool, the sites that are drawn once more after the sum: a stretch may not contain all of their
         probable values, or only some of the sites were summed out
     sums : Sums; SumsOfParts where all sites together are too many; SumsInWindows where windows take less work
     windows : `sums` if it is a SumsInWindows, else None
-    in_stretches : the Sums over stretches, by which sites leave their windows and come back; `sums` without
-        windows
+    in_stretches : the Sums over stretches, by which sites leave their windows and come back; the same as
+        `sums` if there are no windows
     stretches : Stretches, an object that draws the values that are summed
     model : pm.Model, of the other variables and of `STRETCH_VARIABLE`
 
@@ -168,16 +169,17 @@ class Collapsed:
 
     @classmethod
     def of(cls, model: pm.Model, names: Sequence[str], length: int | None = None) -> "Collapsed":
-        """An object for a model: the same for models with the same log density, an equal one for other
-        constants or data.
+        """The `Collapsed` of a model: the same object for models with the same log density, an equal object
+        for models that differ in constants or data only.
         """
 
         def make() -> "Collapsed":
             try:
                 return cls(model, names, length, with_numbers=True)
             except (NeedsValues, NotImplementedError, ValueError):
-                # Data and constants of the model become constants of the program. With these constants the
-                # sum may be possible; if it is not, the error raised here is shown to the user.
+                # A sum that is impossible while data and constants are inputs of the program may be possible
+                # once they are constants of the program. If it is not, this second error is the one that the
+                # user sees.
                 return cls(model, names, length)
 
         return _kept.get((key_of_model(model), tuple(names), length), make)
@@ -253,10 +255,10 @@ class Collapsed:
     def _reach(self, plain: pm.Model, elements: Sparse) -> np.ndarray | None:
         """(d,) int, how many values from the lower bound on are probable, by the terms of each site alone.
 
-        The terms that depend on a site alone are evaluated at the starting point. Its values are probable up
-        to the last one at which the sum of these terms is within FAR_BELOW nats of its maximum; the number is
-        0 where there are no such terms. The result is None where values beyond the evaluated ones may be
-        probable.
+        The terms that depend on a site alone are evaluated at the starting point. The values of a site are
+        probable up to the last one at which the sum of these terms is within FAR_BELOW nats of its maximum;
+        the number is 0 for a site without such terms. The result is None where values beyond the evaluated
+        ones may be probable.
         """
         alone = elements.alone()
         total = np.zeros((len(elements.counts), elements.counts.max(initial=1)))
@@ -317,7 +319,9 @@ class Collapsed:
         return self._packed(*self.stretches.intervals(x, np), x, 0, np)
 
     def _packed(self, values, doublings, x, part, xp: Any = jnp):
-        """(..., n) int, stretches and the index of a part, in one vector that the methods of `sums` take."""
+        """(..., n) int, stretches and the index of a part, in one vector that the methods of `sums` take;
+        where sums are over windows, this vector is x.
+        """
         found, lead = [], x.shape[:-1]
         if self.windows is not None:
             return x
@@ -346,7 +350,8 @@ class Collapsed:
         return [point[str(v.name)] if isinstance(v, Number) else next(read) for v in others]
 
     def total_and_draw(self, key, context: ContextOfModel, stretches, usual):
-        """The logarithm of the sum, and (d,) int, the sites given the other variables.
+        """The logarithm of the sum over the sites, and (d,) int, a draw of the sites given the other
+        variables.
 
         Parameters
         ----------
@@ -359,8 +364,8 @@ class Collapsed:
         return total, self._drawn_again(key_again, context, x, usual)
 
     def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches, usual):
-        """The results of `total_and_draw`, and (d, K), the probability of each value of a stretch given other
-        variables.
+        """The results of `total_and_draw`, and (d, K), the probability of each value that a site is summed
+        over, given the other variables.
 
         The mean of these probabilities over draws estimates p(z_i = k), with less variance than the share of
         draws with z_i = k.
@@ -457,7 +462,8 @@ class Collapsed:
         """For each variable of the space, the range of values whose probabilities are added up over draws.
 
         Each range is (the variable's sites, the number of values of a site, whether these values lie about
-        its usual value). They do where sites have stretches; else they begin at the lower bound of the site.
+        its usual value). The values lie about the usual value where sites have stretches; else they begin at
+        the lower bound of the site.
         """
         found = []
         for start, v in self.density.space.blocks:
@@ -473,7 +479,7 @@ class Collapsed:
         return [np.zeros((here.stop - here.start, width)) for here, width, _ in self._windows]
 
     def window(self, usual: Any, xp: Any = jnp):
-        """(..., d) int, the first of the values of each site whose probabilities are added up.
+        """(..., d) int, the first of the values of each site whose probabilities are added up over draws.
 
         Parameters
         ----------
@@ -484,7 +490,8 @@ class Collapsed:
         return xp.where(self.stretched, xp.maximum(xp.maximum(usual - half, lower) - half, lower), lower)
 
     def with_probabilities(self, sums: list[Any], probabilities, stretches, first) -> list[Any]:
-        """Sums of probabilities after one more draw; values outside the range of a sum add nothing.
+        """Sums of probabilities over draws, after one more draw; values outside the range of a sum add
+        nothing.
 
         Parameters
         ----------

@@ -64,7 +64,7 @@ def is_float_array(a: Any) -> bool:
 
 
 def unbroadcast(a, shape: tuple[int, ...]):
-    """The sum of `a` over the axes along which an array of this shape was broadcast."""
+    """The sum of `a` over the axes along which an array of the shape `shape` was broadcast."""
     if a.shape == shape:
         return a
     a = a.sum(tuple(range(a.ndim - len(shape))))
@@ -72,8 +72,8 @@ def unbroadcast(a, shape: tuple[int, ...]):
 
 
 def differentiable(op: Op, node: Apply | None = None, **options: Any) -> Callable:
-    """The JAX function of an Op from PyTensor's `jax_funcify`; for an elementwise Op it is
-    `without_influence`.
+    """The JAX function of an Op, from PyTensor's `jax_funcify`; if an elementwise Op may have a derivative
+    that is nan, its function is wrapped by `without_influence`.
     """
     function = jax_funcify(op, node=node, **options)
     if node is None or not isinstance(op, Elemwise) or len(node.outputs) > 1:

@@ -26,7 +26,7 @@ class ElementGroup(NamedTuple):
     """E entries of a term's tensor (elements), each of which depends on J sites.
 
     The values of an element at all values of its sites are a table. Elements that are equal as functions of
-    their sites may share one.
+    their sites may share a table.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class ElementGroup(NamedTuple):
 
     @property
     def entries(self) -> float:
-        """The number of elements of all different tables, called entries."""
+        """The number of entries of all different tables of the group."""
         return float(len(self.first) * np.prod(self.widths, dtype=float))
 
     def of(self, rows: np.ndarray) -> "ElementGroup":
@@ -124,8 +124,8 @@ class Sparse:
     ----------
     groups : list of ElementGroup, or one `Whole`
     fixed : list of ElementGroup, the elements that depend on no site
-    moving : (d,) bool, the sites whose values in a table are given when it is computed
-    first : (d,) int, the first value of each other site in its tables
+    moving : (d,) bool, the sites whose values in a table are given when the table is computed
+    first : (d,) int, the first value, in its tables, of each site that is not `moving`
     longest : int, the largest number of values of a site; 0 where no site is `moving`
 
     Raises

@@ -1,8 +1,8 @@
 """Variable elimination: the sum of a product of tables over all of its sites, and draws of the sites.
 
-Two sites are neighbours here if a table joins them. Sites are summed out in stages. The sites of a stage
-share no table, so that they are summed out at once; each site leaves a table of its neighbours. The order is
-found once, from the sites that the tables join: the sites whose tables with their neighbours have the fewest
+Sites are summed out in stages. The sites of a stage share no table, so that they are summed out at once; each
+leaves a table of its *adjacent* sites, which are the sites that shared a table with it. The order is found
+once, from the sites that the tables join: the sites whose tables with their adjacent sites have the fewest
 entries come next. So a tree loses its leaves first. A long path, also one in which a site interacts with the
 few that follow it, is summed from one end to the other on a CPU; on an accelerator it is halved in every
 stage.
@@ -22,21 +22,26 @@ from pymc_discrete.collapse.paths import assigned_backward, largest_along, messa
 from pymc_discrete.kernels.random import choose
 from pymc_discrete.space.indexing import unique_pairs
 
-MOST_ENTRIES_OF_SITE = 2**20  # the largest number of entries of the table of a site and its neighbours
-MOST_ENTRIES = 2**27  # the largest number of entries of all such tables together
-# A stage takes every site whose table has at most this many times the entries of the smallest table. This is
-# more work than taking the sites with the smallest table one by one, but more is done at once.
+# the largest number of entries of the table of a site that is summed out, with all sites that share a table
+# with it
+MOST_ENTRIES_OF_SITE = 2**20
+MOST_ENTRIES = 2**27  # the largest number of entries of all tables of an elimination together
+# A stage of an elimination sums out sites whose tables have at most this many times the entries of the
+# smallest table. To sum out the sites with the smallest tables one by one is less work, but less is done at
+# once.
 STAGE_RATIO = 64
 SHORTEST_PATH = 4  # a path is summed one site after another if at least this many of its sites are summed out
 WIDEST_PATH = 4  # a site of a path may interact with at most this many of the sites that follow it
-# as SHORTEST_PATH, for paths in which a site interacts with several of the sites that follow it
+# a path in which a site interacts with several of the sites that follow it is summed one site after another
+# if at least this many of its sites are summed out
 SHORTEST_WIDE_PATH = 16
-# An entry of a table of logarithms takes as long as this many multiplications in a matrix product.
+# To sum an entry of a table in logarithms takes as long as this many multiplications in a matrix product.
 PRODUCTS = 16
-# Sequences of at most this many items are compared column by column, longer ones one after another.
+# `equal_sequences` compares sequences of at most this many items all at once, item by item; it looks at
+# longer sequences one after another.
 SHORT_SEQUENCE = 32
-# If equal paths are at least this many to a group on average, paths are grouped by their tables, so that the
-# tables of a group are computed once.
+# Paths with equal tables are put in one group, whose tables are computed once, if such groups have at least
+# this many paths on average.
 FEWER_GROUPS = 4
 
 
@@ -55,14 +60,13 @@ class TooDear(Exception):
 
 
 class AddedTables(NamedTuple):
-    """Tables of one array that are added up, with others, to the tables of a group of sites and their
-    neighbours.
+    """Tables of one array that are summands of the tables of a group, whose sites are summed out at once.
 
     Attributes
     ----------
     batch : the index of the array
     rows : (r,) int, the rows of the array with the tables that are added
-    into : (r,) int, the index of the group's table to which each of them is added
+    into : (r,) int, the index of the group's table to which each table is added
     axes : for each axis of an added table, the axis of the group's tables that it belongs to
     """
 
@@ -73,14 +77,15 @@ class AddedTables(NamedTuple):
 
 
 class EliminatedSites(NamedTuple):
-    """G sites that are summed out at once; each has m neighbours, and all have the same numbers of values.
+    """G sites that are summed out at once; each shares tables with m adjacent sites.
 
-    The table of a site and its neighbours is a sum of tables. Sites with the same summands share their table.
+    The table of a site and its adjacent sites is a sum of tables. Sites with equal summands share a table.
+    All tables have the same shape.
 
     Attributes
     ----------
-    sites : (G, 1 + m) int, each site and its neighbours
-    shape : 1 + m int, their numbers of values
+    sites : (G, 1 + m) int, each site and its adjacent sites
+    shape : 1 + m int, the numbers of values of a site and of its adjacent sites
     sources : the tables that are added up to the U different tables (U, *shape)
     tables : (G,) int, the index of each site's table among the U tables
     """
@@ -106,8 +111,9 @@ class Paths(NamedTuple):
     ----------
     sites : (L, B, e) int, the sites of the L rounds of each of B paths; shorter paths begin with -1
     ends : (B, w) int, the sites at the end of each path, which stay
-    unary : e EliminatedSites, the tables of single sites for each step of a round, round by round, without -1
-    pairs : e EliminatedSites, the tables of each of these sites with the next w sites
+    unary : e EliminatedSites, for each step of a round the tables of single sites, round by round; a -1 in
+        `sites` has none
+    pairs : e EliminatedSites, for each step of a round the tables of a site with the next w sites
     common : e (L,) int, the index of the table of `pairs` that all paths have in each round; None where paths
         have different tables
     """
@@ -145,7 +151,7 @@ class EliminationOrder:
 
     Attributes
     ----------
-    stages : lists of groups and paths
+    stages : for each stage a list of EliminatedSites and Paths
     entries : the number of entries of all different tables
 
     Raises
@@ -165,7 +171,8 @@ class EliminationOrder:
         self.counts, self.entries, self._compact, self._most = counts, 0.0, compact, most
         self.stages: list[list[EliminatedSites | Paths]] = []
         self._shares = any(len(np.unique(t)) < len(t) for t in tables)
-        self._arrays = len(scopes)  # the number of arrays of tables, which grows by one with each group
+        # the number of arrays of tables: each group of sites that is summed out leaves one more
+        self._arrays = len(scopes)
         if none_joined(scopes):
             self._each_alone(scopes, tables)
             return
@@ -199,7 +206,9 @@ class EliminationOrder:
         left = np.arange(d)
         while len(left):
             size = self.counts[left].astype(float)
-            if self._shares:  # as in `_stage`, each of n sites that share a table costs 1 / n of its entries
+            # a table that n sites share is computed once, so that each site costs 1 / n of the table's
+            # entries
+            if self._shares:
                 _, kind = unique_pairs(np.stack([made_of[left], self.counts[left]], axis=1))
                 size = size / np.bincount(kind)[kind]
             by_size = np.lexsort((left, size))
@@ -241,7 +250,7 @@ class EliminationOrder:
 
         Parameters
         ----------
-        around : {site: its neighbours}
+        around : {site: the sites that share a table with it}
         """
         size: dict[int, float] = {
             i: math.prod(map(int, self.counts[[i, *near]])) for i, near in around.items()
@@ -296,7 +305,8 @@ class EliminationOrder:
     def _sums(
         self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
     ) -> EliminatedSites:
-        """The group whose tables are the sums of the given tables, which are removed from the tables left.
+        """The group of sites whose tables are the sums of the given tables; these no longer count as left to
+        sum.
 
         Parameters
         ----------
@@ -327,7 +337,9 @@ class EliminationOrder:
 
     # ------------------------------------------------------------ paths
     def _paths(self, around: dict[int, list[int]], width: int) -> list[EliminatedSites | Paths]:
-        """The paths of the given width that can be summed out next, in groups of about equal lengths."""
+        """The paths that can be summed out next, in groups of about equal lengths; a site of such a path
+        interacts with at most the next `width` sites.
+        """
         groups: dict[tuple[int, tuple[int, ...]], list[list[int]]] = defaultdict(list)
         passed: set[int] = set()
         inside: set[int] = set()  # the sites that the paths found so far sum out
@@ -363,8 +375,8 @@ class EliminationOrder:
     def _joining(
         self, path: list[int], width: int
     ) -> tuple[list[tuple[int, ...]], list[list[tuple[int, int]]]]:
-        """The scopes and tables by which the sites of a path are summed out in order, except the `width` at
-        its end.
+        """The scopes and tables by which the sites of a path are summed out in order, except its last `width`
+        sites.
 
         Returns
         -------
@@ -382,7 +394,8 @@ class EliminationOrder:
     def _path(
         self, first: int, around: dict[int, list[int]], width: int, inside: set[int], held: set[int]
     ) -> tuple[list[int], int]:
-        """The sites of a path, and the period after which their numbers of values repeat.
+        """The sites of the path that begins at `first`, and the period after which their numbers of values
+        repeat.
 
         With w the width of the path, each site but the last w interacts with sites of the path before it,
         with the next w sites, and with no others.
@@ -396,7 +409,8 @@ class EliminationOrder:
         placed = {first}
         while n < len(path):
             new = [j for j in around[path[n]] if j not in placed]
-            # among the neighbours, sites with the fewest further neighbours come first
+            # of the sites that join the path, the ones that share tables with the fewest sites outside of it
+            # come first
             new.sort(key=lambda j: (len(placed.union(around[j], new)), j))
             longer = [*path, *new]
             left = [e for e in periods if self._repeats(longer, len(path), e)]
@@ -405,7 +419,8 @@ class EliminationOrder:
                 break
             path, periods, n = longer, left, n + 1
             placed.update(new)
-        # Sites after this point are left out of the path, since their neighbours may be outside of it.
+        # Sites after this point are left out of the path, since they may share tables with sites outside of
+        # it.
         return path[: n + width], periods[0]
 
     def _affordable(self, path: list[int], width: int, period: int) -> bool:
@@ -470,7 +485,7 @@ class EliminationOrder:
 
 
 class Elimination:
-    """The logarithm of a sum over sites, and draws of the sites.
+    """The logarithm of the sum of a product of tables over all sites, and draws of the sites.
 
     Parameters
     ----------
@@ -516,7 +531,7 @@ class Elimination:
 
     # ------------------------------------------------------------ pure JAX functions
     def joined(self, tables: Sequence[Any]) -> tuple[Any, list[list[Any]]]:
-        """The logarithm of the sum over all sites.
+        """The logarithm of the sum, over all sites, of the product of the tables.
 
         Parameters
         ----------
@@ -531,7 +546,8 @@ class Elimination:
     def _passed(
         self, tables: Sequence[Any], along: Callable[..., Any], out: Callable[..., Any]
     ) -> tuple[Any, list[list[Any]]]:
-        """The sum over the roots of all components, and the arrays that are kept of every group.
+        """The total of the sums over all components of connected sites, and the arrays that are kept of every
+        group.
 
         Parameters
         ----------
@@ -667,13 +683,14 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
 
 
 def is_root(group: EliminatedSites | Paths) -> bool:
-    """Whether the sites of a group have no neighbours left, so that each is the last site of its
-    component."""
+    """Whether the sites of a group share no table with a site that is left, so that each is the last of its
+    component of connected sites.
+    """
     return isinstance(group, EliminatedSites) and len(group.shape) == 1
 
 
 def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
-    """The tables of a group, nats, after its sites are summed out; and the tables before this."""
+    """The tables, nats, that remain of a group once its sites are summed out; and the tables before the sum."""
     table = joint(group, arrays)
     return rows_first(logsumexp(table, 0)), rows_first(table)
 
@@ -685,8 +702,8 @@ def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
 
 
 def summed_along(paths: Paths, arrays: list[Any]):
-    """(B, K1, ..., Kw) nats, the tables that the sums along paths leave for their ends; and arrays to keep
-    for draws.
+    """(B, K1, ..., Kw) nats, the tables that the sums along B paths leave for the w sites at the end of each;
+    and arrays to keep for draws.
     """
     if paths.common is None:
         return passed_along(messages, paths, *tables_along(paths, arrays))
@@ -703,22 +720,26 @@ def largest_of_paths(paths: Paths, arrays: list[Any]):
 def passed_along(
     passed: Callable[..., Any], paths: Paths, unary: list[Any], pairs: list[Any], common: Any = None
 ):
-    """The tables that the messages of the function `passed` leave at the ends; and arrays to keep
-    for draws."""
+    """The tables that remain for the ends of paths when the function `passed` sends messages along the paths;
+    and arrays to keep for draws.
+    """
     arriving, last = passed(unary, pairs) if common is None else passed(unary, pairs, common)
     weights = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
     return at_ends(paths, last), (weights, pairs, common)
 
 
 def at_ends(paths: Paths, last):
-    """(B, K1, ..., Kw), the messages (B, M, N) at the ends of paths, with one axis for each site."""
+    """(B, K1, ..., Kw), the messages (B, M, N) at the ends of paths, with one axis for each of the w sites
+    there.
+    """
     counts = [paths.counts[n % len(paths.counts)] for n in range(paths.ends.shape[1])]
     return last.reshape(-1, *counts)
 
 
 def at_steps(tables, width: int):
-    """(..., K, M, N), tables of a site and the next `width` sites, which have one axis for each
-    site before."""
+    """(..., K, M, N), tables of a site and the next `width` sites; in `tables` each site has an axis, and M
+    joins the axes between the first and the last site.
+    """
     *first, K = tables.shape[:-width]
     return tables.reshape(*first, K, -1, tables.shape[-1])
 
@@ -732,23 +753,23 @@ def unary_along(paths: Paths, arrays: list[Any]) -> list[Any]:
 
 
 def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-    """[(L, B, K)] and [(L, B, K, M, N)] nats, the tables of the single sites of paths, and of sites with the
-    next ones.
+    """[(L, B, K)] and [(L, B, K, M, N)] nats, the tables of the single sites of paths, and of each site with
+    the next w sites.
     """
     pairs = []
     for n, group in enumerate(paths.pairs):
         rows = take_rows(rows_first(joint(group, arrays)), group.tables)
         rows = at_steps(rows, len(group.shape) - 1)
-        # A shorter path starts at a later step. At earlier steps only one value is allowed, whose entry is 0,
-        # so that the message stays 0 until the path starts.
+        # Of paths that are summed together, a shorter one starts at a later step. At earlier steps only one
+        # value is allowed, whose entry is 0, so that the message stays 0 until the path starts.
         first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
         pairs.append(in_rounds(paths, rows, n, first))
     return unary_along(paths, arrays), pairs
 
 
 def in_rounds(paths: Paths, rows, step: int, missing: Any):
-    """(L, B, ...), the rows (r, ...) of the sites of one step in each round; `missing` before a shorter path
-    starts.
+    """(L, B, ...), the rows (r, ...) of one step of each round, placed at L rounds of B paths; `missing` at
+    rounds before a shorter path starts.
     """
     present = paths.sites[..., step] >= 0
     if not present.all():
@@ -790,7 +811,8 @@ def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
     more = take_rows(arrays[source.batch], source.rows)
     order = np.argsort(source.axes)
     more = more.transpose(0, *(1 + order))
-    # the widest array has a column for every value of each of its sites
+    # an array of tables may be as wide as the site with the most values: columns for values that a site lacks
+    # are cut off
     more = more[(slice(None), *(slice(group.shape[a]) for a in sorted(source.axes)))]
     missing = [a for a in range(len(group.shape)) if a not in source.axes]
     return jnp.expand_dims(more, [1 + a for a in missing])
@@ -813,12 +835,13 @@ def take_rows(a, rows: np.ndarray):
 
 
 def sums_by(a, member: np.ndarray, members: int):
-    """(..., members), for each member the sum of the elements of a (..., r) that belong to it.
+    """(..., members), for each of several groups the sum of the elements of a (..., r) that belong to the
+    group.
 
     Parameters
     ----------
-    member : (r,) int, the member that each element along the last axis belongs to
-    members : the number of members
+    member : (r,) int, the index of the group that each element along the last axis belongs to
+    members : the number of groups
     """
     if not is_even(member, members):
         numbers = jax.lax.ScatterDimensionNumbers(tuple(range(a.ndim - 1)), (a.ndim - 1,), (a.ndim - 1,))
@@ -830,7 +853,7 @@ def sums_by(a, member: np.ndarray, members: int):
 
 
 def is_even(member: np.ndarray, members: int) -> bool:
-    """Whether as many places belong to each member as to any other."""
+    """Whether all of `members` groups have equally many elements; `member` has the group of each element."""
     each = np.bincount(member, minlength=members)
     return bool(each.min() == each.max())
 

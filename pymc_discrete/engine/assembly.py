@@ -49,7 +49,10 @@ def with_counts(
     steps: Sequence[Any],
     nuts: dict[str, Any],
 ) -> NutsWithCounts | None:
-    """The NUTS block that also moves counts of a step, if there are such counts and it can; logged.
+    """A NUTS block that moves counts together with continuous variables; None if no step has such counts.
+
+    It is also None if the chains pool their mass matrix, if floats have 32 bits, or if the density has no
+    derivative with respect to a count. A new block is logged.
 
     Parameters
     ----------
@@ -64,7 +67,7 @@ def with_counts(
         dense = nuts["dense"]
         made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, dense=dense)
         made.smooth.check_in_jax()
-    # the density needs integers, or has no derivative with respect to a count
+    # NUTS cannot move the counts: the density takes integers only, or has no derivative with respect to one
     except (NotImplementedError, ValueError):
         return None
     _log.info(
@@ -104,24 +107,26 @@ def blocks_of(
     packing = Points([*spaces, *(c.density.space for c in (collapsed, drawn) if c)])
     integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]
     integrated = list(dict.fromkeys(name for s in integrating for name in s.integrated))
-    # A step draws the coefficients that it integrates out after its sites have moved. A later step may
-    # integrate out the same coefficients, whose old values then do not matter, but no others.
+    # NUTS and all steps move with coefficients integrated out, so that the coefficients are out of date until
+    # the steps have drawn them. Steps must therefore integrate out the same coefficients: otherwise a step
+    # would read coefficients of another step that are out of date.
     if len({frozenset(s.integrated) for s in integrating}) > 1 or (integrating and collapsed):
         raise ValueError(
             f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
             "values of what is integrated out. Give these variables to one step, without collapse=."
         )
     # While NUTS and the steps in `integrating` move, some variables are integrated out and keep their values
-    # of the previous draw. So these blocks come first in each draw: the steps end with new values of these
-    # variables, which all other blocks read.
+    # of the previous draw. So NUTS and these steps come first in each draw: the steps end with new values of
+    # the integrated variables, which all other blocks read.
     steps = [*integrating, *(s for s in steps if s not in integrating)]
     blocks: list[Block] = [BLOCKS[s.kind](s, tune, packing) for s in steps]
     summed = collapsed.density.names if collapsed else ()
     assigned = {*summed, *(name for s in steps for name in s.own_variables)}
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
     if given := augmented(model, integrated) if integrated else None:
-        # Given further variables, the scale of all coefficients together hardly changes, and neither does the
-        # scale of their prior. NUTS, which needs no further variables, moves all of them once more.
+        # Given the further variables, the scale of all coefficients together hardly changes in a draw, and
+        # neither does the scale of their prior. So NUTS on the model itself, without further variables, moves
+        # all continuous variables once more at the end of each draw.
         last = NutsBlock(model, [*left, *integrated], point, packing, tune, target_accept, **nuts)
         first: list[Block] = [FurtherVariables(last, given)]
         if moved := [name for name in left if name not in given.beside]:
@@ -134,8 +139,9 @@ def blocks_of(
     elif left:
         options = {**nuts, "integrate": integrated}
         if nuts["dense"] == "auto" and not integrated:
-            # Given the discrete variables, few densities have a ridge, and compiling NUTS for both kinds of
-            # mass matrices takes a third longer.
+            # If nothing is summed or integrated out, dense="auto" means a diagonal mass matrix: given the
+            # discrete variables, few densities have a ridge, and compiling NUTS for diagonal and dense
+            # matrices takes a third longer.
             options["dense"] = False
         by_nuts: list[Block] = [NutsBlock(model, left, point, packing, tune, target_accept, **options)]
         if along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts):

@@ -13,7 +13,7 @@ from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.engine.statistic import Statistic
 from pymc_discrete.space.space import Space
 
-# the key, in a point, of the number of tuning draws, () int, beside the values of variables
+# the name under which a point has, besides the values of variables, the number of tuning draws, () int
 TUNE = "/tuning draws of the run"
 
 
@@ -33,7 +33,7 @@ class Block(ABC):
     space : Space of the discrete variables that the block draws, if it draws any
     numbers : {name: array}, data and constants of the model, which are in every point that a program gets
     settings : {name: array}, numbers of the run, such as TUNE, which are in every point as well
-    stats : {name: Statistic}
+    stats : {name: Statistic}, the sampler statistics of a draw
     leaves_impossible : bool
         Whether tuning can move a chain from a log density of -inf to a finite one.
     start_program : bool
@@ -131,7 +131,7 @@ class Block(ABC):
 
         Parameters
         ----------
-        states : (chains, ...), the adaptation states after these draws
+        states : (chains, ...), the adaptation states after the first tuning draws
 
         Raises
         ------
@@ -163,8 +163,10 @@ class Block(ABC):
         return []
 
     def remarks(self, states: Any) -> list[str | None]:
-        """A line for the log about parameters chosen for each chain at the end of tuning, see
-        `complaints`."""
+        """For each chain a line for the log about the parameters that its tuning has found, or None.
+
+        The argument `states` has the adaptation states (chains, ...) at the end of tuning.
+        """
         return []
 
     def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:

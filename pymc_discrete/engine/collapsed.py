@@ -20,12 +20,12 @@ from pymc_discrete.starts.possible_start import possible_start
 
 
 class CollapsedState(NamedTuple):
-    """The adaptation state of a chain.
+    """The adaptation state of a chain in which a `CollapsedBlock` moves.
 
     Attributes
     ----------
-    nuts : NutsState
-    summed : SummedState
+    nuts : NutsState, of the continuous variables
+    summed : SummedState, of the discrete variables that are summed out
     """
 
     nuts: NutsState
@@ -63,8 +63,8 @@ class CollapsedBlock(SummedBlock):
         rest = {name: value for name, value in point.items() if name not in collapsed.density.names}
         rest[STRETCH_VARIABLE] = np.zeros(collapsed.sums.places, np.int64)
         # Variables without bounds are summed over stretches of values, which each draw chooses anew. A new
-        # stretch changes the density in which NUTS moves, so that the last gradient is of no use to the next
-        # draw.
+        # stretch changes the density in which NUTS moves, so that NUTS cannot begin a draw with the gradient
+        # at the end of the previous draw, as it does if `alone` is true.
         nuts["alone"] = alone and not collapsed.sums.places
         self.nuts = NutsBlock(collapsed.model, names, rest, points, tune, target_accept, **nuts)
         self.density, self.knows_point = self.nuts.density, self.nuts.knows_point
@@ -85,7 +85,9 @@ class CollapsedBlock(SummedBlock):
         return f"{self.nuts.named()}, with {summed} summed out"
 
     def _stretches(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """{STRETCHES: (..., n)}, stretches whose middle is the current value of each site, on the host."""
+        """{STRETCH_VARIABLE: (..., n)}, stretches whose middle is the current value of each site, on the
+        host.
+        """
         return {STRETCH_VARIABLE: self.collapsed.middle(x)}
 
     # ------------------------------------------------------------ before the chains begin
@@ -104,7 +106,8 @@ class CollapsedBlock(SummedBlock):
         return self.nuts.gradient_is_finite(point | self._stretches(self._on_host(point)))
 
     def possible(self, point: dict[str, np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
-        # the chain is possible, even if the value in the middle of a stretch is not
+        # A sum over stretches that is positive is enough for a start, even if the present values of the
+        # discrete variables, the middles of the stretches, have probability zero.
         if self.logdensity(point) > -np.inf:
             return point
         density = self.collapsed.density

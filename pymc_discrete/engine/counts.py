@@ -20,8 +20,9 @@ from pymc_discrete.engine.storage import on_host
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Space
 
-MOST_ELEMENTS = 100_000  # a variable with more elements is counted
-MOST_VALUES = 16  # a variable with more values is not: counts would take as much memory as draws
+MOST_ELEMENTS = 100_000  # of a variable with more elements, counts of values are kept in place of draws
+# draws of a variable with more values than this are kept, since counts would take as much memory
+MOST_VALUES = 16
 
 
 class Counted(NamedTuple):
@@ -30,7 +31,7 @@ class Counted(NamedTuple):
     Attributes
     ----------
     lower : the smallest value of an element
-    values : the number of consecutive values
+    values : the number of consecutive integers that an element can be
     each : whether the values of each element are counted; false where the mean of exact probabilities is
         known, which estimates the same with less noise
     """

@@ -96,14 +96,15 @@ class Engine:
         self.jittered = [n for n in free(model, CONTINUOUS) if n not in fixed]
         own = {name for s in steps for name in s.own_variables}
         if summed and not {*self.jittered} - own:
-            # The variables would be summed out of the density in which NUTS moves, but other steps move all
-            # continuous variables.
+            # Variables are summed out of the density in which NUTS moves. If other steps move all continuous
+            # variables, there is no NUTS, and discrete steps draw the variables instead.
             assert instead is not None
             steps, summed = [*steps, *instead(model, [*summed])], []
         try:
             collapsed = Collapsed.of(model, [*summed]) if summed else None
         except NotImplementedError as error:
-            # With temper=, the likelihood is raised to a power, with which sums may be impossible.
+            # With temper=, the likelihood is raised to a power, with which sums may be impossible. Discrete
+            # steps then draw the variables that were to be summed out.
             if not self.tempered or instead is None:
                 raise
             _log.info(f"Sampled all the same: {shown(summed)}. {error}".splitlines()[0])
@@ -126,7 +127,7 @@ class Engine:
         return self.program.start([self.whole(point)])
 
     def whole(self, point: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """A point of the model, extended to a point of the model that the program moves."""
+        """A point of the user's model, with the inverse temperature 1 added if the chains are tempered."""
         return {**point, BETA: np.ones(())} if self.tempered else point
 
     def point(self, states: ChainState) -> dict[str, np.ndarray]:
@@ -170,7 +171,7 @@ class Engines:
         replicas: int | str | None = None,
     ):
         self.model, self.steps, self.summed, self.moved = model, list(steps), list(summed), {*moved}
-        spread_over(None, 1)  # this import starts JAX
+        spread_over(None, 1)  # this starts JAX, since it asks for the devices
         self._of_nuts, self._instead, self._replicas = of_nuts, instead, replicas
         self._made: dict[Any, Engine] = {}
         self._snapshot = Snapshot.of(model)
@@ -273,7 +274,8 @@ class Course:
         self._order = order
         with self._engines.lock:
             if foreseen and not self._engines.are_of_model():
-                # steps are renewed when their own chain begins, not while another chain is running
+                # Steps that belong to an older model are renewed, which must not happen while another chain,
+                # which uses the steps, is running. The chain is begun again when PyMC asks for it.
                 raise Changed
             for s in self._engines.steps:
                 s.renew()
@@ -306,7 +308,7 @@ class Course:
         return starts_of_chains(model, engine.blocks, about, stay, seed, with_gradient)[0]
 
     def _go_on(self, states: ChainState, first: int) -> None:
-        """Make draws from a given state (1, ...) on."""
+        """Let the chunks that are made next continue from given states (1, ...), after `first` draws."""
         self._chains = RunningChains(self._engine.program, states, self._order.seed, None)
         self._size = chunk_size(self._chains, "auto")
         self._done, self._count, self._quiet = first, 1, 0
@@ -322,7 +324,11 @@ class Course:
 
     @model_settings()
     def _coming_chunk(self) -> Made | None:
-        """The next chunk to make; None if the chain has all the draws that it may have."""
+        """A new chunk of the chain, made by the thread; None if no more may be made ahead now.
+
+        None stands for a chain that has all the draws that it may have, for too many bytes of draws that PyMC
+        has not fetched, and for a chain in which an earlier chunk failed.
+        """
         announced = self._order.tune + self._order.draws if self._order.announced else math.inf
         if self._failed or self._kept > MOST_FORESEEN or self._done >= min(announced, self._allowed):
             return None
@@ -335,7 +341,7 @@ class Course:
         return made
 
     def _next_made(self) -> Made:
-        """The next chunk: the first one that the thread has made or is making, if there is one."""
+        """The next chunk of the chain: from the thread if it has made or is making one, or else made now."""
         while self._coming:
             made = self._coming.popleft().result()
             if made is not None:
@@ -413,7 +419,8 @@ class Course:
     @model_settings()
     def moved(self, used: int, point: dict[str, np.ndarray], left: list[str]) -> Chunk:
         self._note(used)
-        # the point is a copy of the point of one replica, which has not moved with it
+        # With temper=, the point of the chain is a copy of the point of one replica, which does not follow if
+        # another step moves the copy.
         if self._engine.tempered:
             raise SamplingError(
                 "With temper= one program moves all variables, and another step has moved one of them, too. "
@@ -426,7 +433,8 @@ class Course:
             and used == self._last.chunk.length
             and not self._coming
         ):
-            # this is the usual case: another step moves its variables after each draw of this step
+            # Another step moves its variables after each draw of this step, as it does in most such models.
+            # All draws of the last chunk were used, so that only the point of the chain has to be replaced.
             self._chains.move_to(self._engine.program.points.packed(point))
             self._count, self._quiet = 1, 0
             return self._hand_out(self._make(1))

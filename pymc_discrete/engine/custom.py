@@ -29,7 +29,7 @@ from pymc_discrete.runtime.reuse import PROGRAMS, Kept
 from pymc_discrete.starts.not_finite import raise_not_finite, terms_at
 from pymc_discrete.structure.jaxify import jaxify
 
-# the number of draws in the compiled program by which the user's functions are checked
+# compiled draws by which functions of the user are checked before a run, kept for later runs
 _kept: Kept[Callable] = Kept(PROGRAMS)
 
 
@@ -59,7 +59,8 @@ class CustomBlock(BlockOfStep):
 
     @property
     def key(self) -> Hashable:
-        # the function may read the model's data, and transforms may read the model's constants
+        # The key has the key of the whole model, since the user's function may read the model's data, and
+        # transforms may read the model's constants.
         return (type(self), key_of_model(self.step.model), self.density, key_of_object(self.step.function))
 
     def start(self, point: dict[str, np.ndarray]) -> Any:
@@ -100,7 +101,7 @@ class CustomBlock(BlockOfStep):
         Raises
         ------
         TypeError, ValueError
-            If the function returns something else.
+            If the result of the user's function is not of this form, or changes other variables.
         """
         who, result = self.step.named(), self.step.function(key, dict(values), state)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], dict)):
@@ -177,12 +178,13 @@ class CustomBlock(BlockOfStep):
 
 
 def transformed(model: pm.Model, rvs: list[Variable]) -> tuple[dict[str, Callable], dict[str, Callable]]:
-    """The transforms of PyMC as JAX functions.
+    """The transforms of PyMC as JAX functions of values and of points {value variable: array}.
 
     Returns
     -------
-    {name: (point {value variable: array}) -> value as the user sees it}, for all transformed variables {name:
-    (value as the user sees it, point) -> value variable}, for the variables of `rvs` that are transformed
+    to_user : {name: (point) -> value as the user sees it}, for all transformed variables
+    from_user : {name: (value as the user sees it, point) -> value of the value variable}, for the transformed
+        variables among `rvs`
     """
     values = {str(v.name): v for v in model.value_vars}
     with_transform = [rv for rv in model.free_RVs if model.rvs_to_transforms[rv] is not None]

@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
     statistics : {name: value} of `STATISTICS_OF_SITES`, and "lp", the log density of the model at the new
         point, in nats
     n_moves : () float, mean number of moves in a proposal
-    measured : means of `Info.measured`
+    measured : means over the transitions of `Info.measured`, from which the kernel tunes itself
     """
 
     x: Any
@@ -66,8 +66,9 @@ def draw_of_block(
     target : a target whose context has the values of all other variables
     params : the parameters of the kernel
     """
-    # A sweep compares no log densities, so the log density need not be centred, that is, reduced by its value
-    # at the present state to lose less to rounding.
+    # In float32 the log density is centred, that is, reduced by its value at the present state, so that
+    # differences lose less to rounding. A kernel with a `sweeper` compares no log densities and needs no
+    # centring.
     centred = floats_are_32_bit() and kernel.sweeper is None
     near = target.centred(x) if centred else target
     new, info = loop(kernel, key, kernel.init(x, near), near, params, transitions)
@@ -112,7 +113,7 @@ class DiscreteBlock(BlockOfStep):
 
     @property
     def key(self) -> Hashable:
-        # the tuner's initial scale is no part of the program, since it is in the state
+        # the tuner's initial scale is no part of the key, since programs read the scale from a chain's state
         params = {
             name: value
             for name, value in self.tuner.params.items()
@@ -138,7 +139,7 @@ class DiscreteBlock(BlockOfStep):
         return one_pass(self.target.space.d, n_moves, jnp)
 
     def split(self, point: dict[str, Any]):
-        """x (d,), and the target with the other values of the packed point as its context."""
+        """The block's sites x (d,) at a packed point, and the target given all other values of the point."""
         values = self.points.by_name(point)
         x = jnp.concatenate([values[piece.name].reshape(-1).astype(int) for piece in self.pieces])
         return x, Target(self.density).with_inputs([values[v.name] for v in self.density.graph.others])
@@ -175,7 +176,7 @@ class DiscreteBlock(BlockOfStep):
 
     @property
     def dtypes(self) -> dict[str, Any]:
-        """{finite variable: the smallest signed integer type that holds its support}."""
+        """{variable with a finite support: the smallest signed integer type that holds the support}."""
         return smallest_types(self.target.space)
 
     def dispersed(
@@ -198,7 +199,7 @@ class DiscreteBlock(BlockOfStep):
         check_start(self.target, points[0], self.target.at(points[0])[0])
 
     def _of_each_chain(self, state: Learned) -> list[Learned]:
-        """The result of tuning for each chain, without the units of distance."""
+        """The result of tuning for each chain; only its `adaptation` is of one chain, the rest of all."""
         chains = len(state.adaptation.seen)
         measured = jax.tree.map(on_host, state.adaptation)
         each = [jax.tree.map(lambda a, n=n: float(a[n]), measured) for n in range(chains)]
@@ -229,12 +230,12 @@ class DiscreteBlock(BlockOfStep):
 
 
 def smallest_types(space: Space) -> dict[str, Any]:
-    """{finite variable: the smallest signed integer type that holds its support}."""
+    """{variable with a finite support: the smallest signed integer type that holds the support}."""
     finite = [v for v in space.variables if v.size and v.finite]
     return {v.name: smallest_type(v.lower.min(), v.upper.max()) for v in finite}
 
 
 def smallest_type(low: int, high: int) -> type:
-    """The smallest signed integer type that holds both bounds."""
+    """The smallest signed integer type that holds the integers from `low` to `high`."""
     types = (np.int8, np.int16, np.int32, np.int64)
     return next(t for t in types if np.iinfo(t).min <= low and high <= np.iinfo(t).max)

@@ -24,7 +24,7 @@ class FurtherVariables(Block):
 
     Parameters
     ----------
-    of_model : a block that moves variables of the model itself
+    of_model : a block that moves continuous variables of the model itself; its log density is used for starts
     given : the augmented model
     """
 
@@ -36,8 +36,8 @@ class FurtherVariables(Block):
         self.density, self.given, self._of_model = of_model.density, given, of_model
         read = [name for of in given.likelihoods for name in of.read.values()]
         self.recorder, own = Recorder.of(given.model, read, of_model.points, {}, "for further variables")
-        # The density is also evaluated at a start, before any draw: there the further variables have their
-        # start values.
+        # Later blocks are also evaluated at a start, before further variables are drawn. So the numbers,
+        # which are in every point, have start values of the further variables.
         self.numbers = own | given.start
 
     @property

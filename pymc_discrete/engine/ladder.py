@@ -29,8 +29,8 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD
 _log = logging.getLogger("pymc.discrete")
 
 MOST = 64  # the largest number of replicas that is chosen automatically
-# the inverse temperature at the prior if it is not drawn from directly: 0 times an infinite log likelihood is
-# nan
+# The inverse temperature of the rung of the prior, if the prior is not drawn from directly. It is not 0,
+# since 0 times an infinite log likelihood is nan.
 LEAST_BETA = 1e-15
 # the number of bytes that the replicas of all chains may take if their number is chosen automatically
 LARGEST = 2**30
@@ -143,7 +143,7 @@ class Ladder:
         ----------
         move : (key, t, point, blocks) -> (point, blocks, stats), a move of all blocks
         stats : the statistics of a move, as zeros
-        numbers : {name: array}, of the program
+        numbers : {name: array}, the data, constants and settings that the program takes as arguments
         """
         size, tune = len(replicas.betas), numbers[TUNE]
         replicas = jax.lax.cond(ends_round(t, tune), self._rearranged, lambda r: r, replicas)
@@ -153,14 +153,14 @@ class Ladder:
         by_rung = replicas.likelihoods[replicas.replica_at]
         accept = acceptance(replicas.betas, by_rung, replicas.rungs)
         seen = observed(traffic, replicas.betas, by_rung, accept)
-        # before the first move the log likelihoods are not known
+        # The first iteration is not counted: before the first move the log likelihoods are not known.
         traffic = jax.tree.map(lambda new, old: jnp.where(t > 0, new, old), seen, traffic)
         drawn = uniforms_of_swaps(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
         replica_at = swapped(drawn, t, replicas.replica_at, accept)
         traffic = arrived(traffic, replica_at, replicas.rungs)
 
         def moved(k: Any, point: dict[str, Any], blocks: Any) -> Any:
-            """The replica at rung k after its move."""
+            """The point, the adaptation states and the statistics of the replica at rung k after its move."""
             there = point | {BETA: replicas.betas[k]} | numbers
 
             def by_blocks() -> Any:
@@ -183,7 +183,8 @@ class Ladder:
             point = {name: a[one] for name, a in points.items()}
             point, own, found = moved(k, point, jax.tree.map(lambda a: a[k], adapted))
             value = self._likelihood_at(point | {BETA: replicas.betas[k]} | numbers)
-            # at a draw of the prior a transform may have no value, for example if the draw is out of order
+            # A draw of the prior may have no finite value under a variable's transform, for example if it is
+            # out of order for an ordered vector. Its log likelihood is -inf, so that no swap takes it.
             finite = [jnp.isfinite(a).all() for a in point.values() if jnp.issubdtype(a.dtype, jnp.floating)]
             value = jnp.where(jnp.all(jnp.array([True, *finite])), value, -jnp.inf)
             return (
@@ -207,7 +208,7 @@ class Ladder:
         return point, jax.tree.map(lambda a: a[replicas.rungs - 1], replicas.blocks)
 
     def _likelihood_at(self, point: dict[str, Any]) -> Array:
-        """() float, nats; -inf where it is not defined."""
+        """() float, nats, the log likelihood at a packed point; -inf where it is nan."""
         value = jnp.asarray(self.likelihood(point)[LIKELIHOOD], float).reshape(())
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
@@ -216,7 +217,7 @@ class Ladder:
         packed = {}
         for name, old in like.items():
             parts = [m.name for m in self.points.vectors.get(name, ())] or [name]
-            # the variable is summed out of the model, and is drawn later, given the rest
+            # a variable without a value is summed out of the tempered model, and a later block draws it
             if parts[0] not in values:
                 packed[name] = old
                 continue
@@ -235,7 +236,7 @@ class Ladder:
         logs = jnp.log(jnp.maximum(replicas.betas, jnp.finfo(float).tiny))
         gaps = jnp.abs(jnp.log(jnp.maximum(betas, jnp.finfo(float).tiny))[:, None] - logs)
         old = jnp.arange(size)
-        # the nearest rung may not be rung 0, the prior
+        # rung 0, the prior, is not copied: if it is drawn from directly, no block adapts there
         gaps = jnp.where((old > 0) & (old < replicas.rungs), gaps, jnp.inf)
         nearest = jnp.argmin(gaps, axis=1).at[0].set(0).at[rungs - 1].set(replicas.rungs - 1)
         of_replicas = replicas.replica_at[nearest]

@@ -10,9 +10,11 @@ this density is not used.
 
 import jax.numpy as jnp
 
-LARGEST_CHOICE = 32  # with more coordinates than this, the matrix is diagonal
-# A dense matrix is used if its condition number is smaller by this factor; trajectories are then shorter by
-# the square root of the factor. Covariances of few draws are larger by chance, and are not used.
+# with more coordinates than this, and no choice by the user, the mass matrix is diagonal
+LARGEST_CHOICE = 32
+# A dense mass matrix is used if it makes the condition number smaller by more than this factor; trajectories
+# are then shorter by the square root of the factor. A smaller gain may be chance, in a covariance that few
+# draws estimate.
 GAIN = 2.0
 
 
@@ -39,6 +41,6 @@ def condition(inverse, scores):
 
 
 def outer(slope):
-    """(d, d) float, the outer product of a gradient (d,); 0 where it is not finite."""
+    """(d, d) float, the outer product of a gradient (d,); elements that are not finite count as 0."""
     slope = jnp.where(jnp.isfinite(slope), slope, 0.0)
     return slope[:, None] * slope

@@ -50,8 +50,8 @@ class Here(NamedTuple):
 
     Attributes
     ----------
-    logdensity : () float, nats, of the terms that depend on the block
-    slope : (size,) float, its gradient
+    logdensity : () float, nats, of the terms that depend on the block's variables
+    slope : (size,) float, the gradient of `logdensity` by these variables
     """
 
     logdensity: Any
@@ -59,18 +59,18 @@ class Here(NamedTuple):
 
 
 class NutsState(NamedTuple):
-    """The adaptation state of a chain.
+    """The adaptation state of NUTS in a chain.
 
     Attributes
     ----------
-    step_size : StepSize
-    mass : Mass
+    step_size : StepSize, of the adaptation of the step size
+    mass : Mass, of the adaptation of the mass matrix
     scores : (size, size) float
         The sum of the outer products of the gradients in this adaptation window; None if the kind of the
         mass matrix is given.
     undefined : (size,) bool, where the gradient was not finite at the start of the chain
-    edge : Edge
-    here : Here, or None where other blocks move what the density depends on
+    edge : Edge, the trajectories after tuning that left the support
+    here : Here, or None if other blocks move variables that the density depends on
     """
 
     step_size: StepSize
@@ -156,8 +156,9 @@ class NutsBlock(Block):
             model, names, point, points.names, integrate=integrate
         )
         self.density.untouched.check_in_jax()
-        # Even a diagonal matrix that was chosen is stored with all elements: to compile NUTS twice, once for
-        # diagonal matrices, would take longer than its products.
+        # If tuning chooses between a diagonal and a dense mass matrix, a diagonal one is stored with all
+        # elements, too: to compile NUTS a second time, for diagonal matrices, would take longer than the
+        # products with zeros.
         self.choosing = dense == "auto" and 1 < self.density.size <= mass_matrix.LARGEST_CHOICE
         self.dense = self.choosing or dense is True
         self._simplex = {str(rv.name) for rv in model.basic_RVs if isinstance(rv.owner.op, SIMPLEX)}
@@ -237,7 +238,8 @@ class NutsBlock(Block):
             jnp.where(tuning, state.step_size.log_step_size, state.step_size.log_step_size_avg)
         )
         if state.here is not None:
-            # In float32 `logdensity` returns the difference from the log density at q, the start of the draw.
+            # In float32 `logdensity` returns the difference from the log density at q, the start of the draw,
+            # and so 0 at q.
             value = jnp.zeros_like(state.here.logdensity) if floats_are_32_bit() else state.here.logdensity
             begin = self._blackjax.state(q, value, state.here.slope)
         else:
@@ -323,8 +325,8 @@ class NutsBlock(Block):
                 inverse_mass_matrix=mass_matrix.inverse_mass_matrix(mass.inverse_mass_matrix, scores)
             )
             scores = jnp.zeros_like(scores)
-        # The value 0.5 stands for any target acceptance: of the three functions, only `update`, which is not
-        # used here, reads it.
+        # blackjax wants a target acceptance to make the functions (init, update, final). Only `update`, which
+        # is not used here, reads it, so that 0.5 stands for any value.
         begin, _, end = self._blackjax.step_size(0.5)
         step_size = StepSize(*begin(end(state.step_size)))
         new = state._replace(step_size=step_size, mass=mass, scores=scores)

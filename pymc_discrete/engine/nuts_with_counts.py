@@ -17,31 +17,32 @@ from pymc_discrete.engine.statistic import Statistic
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Space
 
-# Rounding changes the log density by a random amount. As estimated in tuning, the variance of this amount is
-# at most this, in squared nats: counts for which it would be larger stay as they are, the most certain counts
-# first.
+# NUTS moves counts as real numbers and rounds them, which changes the log density by a random amount. This is
+# the largest variance of the amount, in squared nats, as tuning estimates it: if all counts together exceed
+# it, NUTS does not move those that the density determines most precisely.
 MOST_ROUNDING = 2.0
 LARGEST_DENSE_MASS = 100  # up to this number of coordinates, the mass matrix is dense
 # the number of trajectories in a draw: more trajectories give more effective draws, and take longer
 TRANSITIONS = 3
-# If a trajectory leaves the support, the step size counts as the cause if it is larger than this, in units of
-# the mass matrix.
+# If a trajectory of NUTS leaves the support, the adaptation takes the step size for the cause if it is larger
+# than this, in units of the mass matrix.
 LARGE = 0.25
 DEEPEST_WITH_COUNTS = 7  # the largest tree depth; most trajectories end at bounds of counts before they turn
-# A count is moved if the variance of its draws is at least LEAST_VARIANCE, and their mean at least FAR
-# standard deviations away from its smallest and its largest value.
+# NUTS moves a count if the variance of its draws is at least LEAST_VARIANCE, and their mean is at least
+# FROM_BOUNDS standard deviations away from the smallest and the largest value of the count.
 LEAST_VARIANCE, FROM_BOUNDS = 1.0, 1.5
 
 
 class WithCountsState(NamedTuple):
-    """The adaptation state of a chain.
+    """The adaptation state of a chain in which NUTS moves counts and continuous variables together.
 
     Attributes
     ----------
     nuts : NutsState, of the step size and the mass matrix of all coordinates
     moved : (size,) bool, the coordinates that NUTS moves now
-    squares : (size,) float, the sum of the squared slopes in this adaptation window
-    number : () int, the number of trajectories in this sum
+    squares : (size,) float, the sum of the squared slopes of the smooth log density, at the ends of the
+        trajectories of this adaptation window
+    number : () int, the number of trajectories in `squares`
     """
 
     nuts: NutsState
@@ -136,7 +137,8 @@ class NutsWithCounts(NutsBlock):
         nuts = nuts._replace(mass=warm_up.first_mass(size, self.dense), edge=Edge(np.asarray(0), np.zeros(1)))
         return WithCountsState(nuts, ~self._is_count, np.zeros(size), np.zeros((), int))
 
-    # This is empty, since another block, NUTS for the continuous variables alone, makes these checks.
+    # The methods from `check_first` to `shared` do nothing, since another block, NUTS for the continuous
+    # variables alone, makes the checks.
     def check_first(self, states: Any) -> None:
         pass
 
@@ -200,7 +202,8 @@ class NutsWithCounts(NutsBlock):
         )
         adapted = state.nuts.step_size
         step_size = jnp.exp(jnp.where(tuning, adapted.log_step_size, adapted.log_step_size_avg))
-        # near bounds of counts, steps of the usual size fail, so one step size in 16 is below a quarter of it
+        # Near bounds of counts, steps of the adapted size fail. So the step size is random: one in 16 is
+        # below a quarter of the adapted size.
         step_size = step_size * jnp.sqrt(jax.random.uniform(key_step))
         metric = self.metric(state.nuts.mass.inverse_mass_matrix, moved)
         begin = self._blackjax.init(start, logdensity)
@@ -214,8 +217,8 @@ class NutsWithCounts(NutsBlock):
         return self.smooth.joined(self.rounded(new.position), point), state
 
     def metric(self, inverse, moved):
-        """blackjax's metric, in which counts that stay have no momentum and do not enter the U-turn
-        criterion.
+        """blackjax's metric, in which counts that NUTS does not move have no momentum and do not enter the
+        U-turn criterion.
         """
         from blackjax.mcmc.metrics import gaussian_euclidean  # this import is late, because it takes long
 
@@ -232,9 +235,10 @@ class NutsWithCounts(NutsBlock):
         """() float, the probability with which the ends of a trajectory would be accepted if the density were
         smooth.
 
-        It is nan where it is not known: if the formula has no value at the beginning of the trajectory,
-        between a bound and the nearest count, or at its ends. Most often these ends are beyond a bound of
-        counts, which happens with steps of any size; they count as rejected if steps are larger than `LARGE`.
+        The probability is nan if it is not known: if the smooth formula has no value at the beginning of the
+        trajectory, which may lie between a bound and the nearest count, or at its ends, most of which are
+        then beyond a bound of counts. Ends without a value count as rejected if the step size is larger than
+        `LARGE`; with smaller steps, trajectories leave the support whatever the step size is.
         """
 
         def energy(q, momentum):
@@ -279,7 +283,10 @@ class NutsWithCounts(NutsBlock):
         )
 
     def chosen(self, squares, means, variances):
-        """(size,) bool, the coordinates that are moved; counts are added as long as rounding changes little.
+        """(size,) bool, the coordinates that NUTS moves: all continuous ones, and counts.
+
+        Counts are added, the least certain ones first, as long as the variance that rounding them gives the
+        log density is at most `MOST_ROUNDING`.
 
         Parameters
         ----------

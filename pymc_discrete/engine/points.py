@@ -47,7 +47,8 @@ class Points:
     def pieces(self, space: Space) -> list[Member]:
         """The arrays of a packed point with the sites of a space, in the order of the sites.
 
-        An array that another step's space has packed into a vector is a part of that vector.
+        If the point has variables of the space in a vector of another step's space, each of these variables
+        is a piece of its own.
         """
         pieces = []
         for start, v in space.blocks:

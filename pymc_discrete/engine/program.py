@@ -72,8 +72,8 @@ class Identity(NamedTuple):
     def key(self):
         """The key of the chain.
 
-        Numbers are folded into the key: 2 n for the n-th move of a block, and 2 n + 1 for settling the block
-        after this move.
+        Numbers are folded into the key: 2 n for the n-th move of a block, counted over all blocks and
+        transitions, and 2 n + 1 for moving a stuck chain by the block's method `settled`.
         """
         return jax.random.fold_in(key_of_words(self.seed), self.chain)
 
@@ -260,7 +260,7 @@ class Program:
         ----------
         identities : (chains,)
         states : (chains, ...)
-        numbers : {name: array}, as `numbers`
+        numbers : {name: array}, as the attribute `Program.numbers`
         first : () int, index of the first transition
         count : () int, number of records, at most `size`
         thin : () int, transitions per record
@@ -302,7 +302,7 @@ class Program:
         return states, draws, stats
 
     def settle(self, identities: Identity, states: ChainState, numbers, t) -> tuple[ChainState]:
-        """The states (chains, ...), with points of higher probability for the chains that do not move."""
+        """The states (chains, ...), in which chains that do not move are at points of higher probability."""
 
         def chain(identity: Identity, state: ChainState, numbers):
             key, point = identity.key(), state.point | numbers
@@ -379,8 +379,8 @@ class Compiled:
 
             def traced() -> Any:
                 with announced(what) as logged, collection_paused():
-                    # this function has its own `out_shardings`, and no large constants that would have to
-                    # become arguments
+                    # "pool" is not lowered by the function `lower`, which makes large constants arguments:
+                    # it has none, and has its own `out_shardings`
                     if function == "pool":
                         return self._functions[function].lower(*args, **static), [], logged
                     level = REPEATED if function == "run" else SELDOM

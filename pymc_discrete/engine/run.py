@@ -28,8 +28,8 @@ WARMUP, POSTERIOR = "warmup", "posterior"
 TUNING_CHUNK = 50
 # the largest number of updates of the progress bar, unless chunks must be shorter for other reasons
 PROGRESS_UPDATES = 20
-# The length of the arrays with the draws of a chunk is part of the compiled program. It does not depend on
-# the number of draws, so that a run with another number need not be compiled again.
+# The length of the arrays with the draws of a chunk is part of the compiled program. The length does not
+# depend on the number of draws of a run, so that a run with more draws need not be compiled again.
 LARGEST_CHUNK = 1024  # the largest number of draws in a chunk
 # the draws of a chunk are kept on the device, and take at most these numbers of bytes:
 CHAIN_BYTES = 2**21  # the bytes of the draws of one chain
@@ -111,7 +111,7 @@ class ChainsRun:
     def _between(self, t: int) -> None:
         """Settle chains that do not move, and pool adapted parameters where due, after tuning draw t."""
         states = self.chains.states.blocks
-        # with tempering, a stuck chain moves on by exchanging states with other temperatures
+        # with tempering, stuck chains are not settled: they exchange states with other temperatures
         pairs = [] if self.program.ladder else [*zip(self.program.blocks, states, strict=True)]
         if any(b.stuck(state).any() for b, state in pairs):
             self.chains.settle(t)
@@ -125,7 +125,7 @@ class ChainsRun:
 
     def _end_of_tuning(self, lp: np.ndarray) -> None:
         for block, state in zip(self.program.blocks, self.chains.states.blocks, strict=True):
-            # with tempering, exchanges between temperatures make up for a step that fails
+            # with tempering, no warning is given of a step that fails: exchanges of temperatures repair it
             if not self.program.ladder:
                 warn_of_first(block.complaints(state))
             say_first(block.remarks(state))
@@ -212,7 +212,11 @@ class ChainsRun:
 
 
 def chunk_size(chains: RunningChains, chunk: int | str) -> int:
-    """The length of the arrays of a chunk of draws; the default is a power of two."""
+    """The number of draws for which the arrays of a chunk have room.
+
+    It is the argument `chunk`, or, for "auto", a power of two whose draws take no more than `CHAIN_BYTES` per
+    chain and `SHARE_BYTES` for all chains that are computed together.
+    """
     if chunk != "auto":
         return int(chunk)
     each = max(chains.program.recorder.bytes_per_draw(chains.states.point, chains.program.numbers), 1)

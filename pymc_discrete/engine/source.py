@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-# Steps are identified by their index in a list. These two indices stand for steps that are not in the list:
-# NUTS, and a step for variables that would be summed out if other steps had not taken all continuous
-# variables. PyMC asked for the names of all statistics before this was known, so it gets no statistics of the
-# second one.
+# The steps of a program are identified by their index in a list. NUTS and STANDS_IN stand for steps that are
+# not in the list: NUTS, and a step for variables that would be summed out if other steps had not taken all
+# continuous variables. PyMC asks for the names of all statistics before it is known whether the latter is
+# needed, so that PyMC gets no statistics of STANDS_IN.
 NUTS, STANDS_IN = -1, -2
 
 
@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
     first : index of the first draw
     draws : {value variable: (n, ...)}
     stats : {statistic: (n,) or (n, number of blocks that have it)}
-    blocks : for each block of the program, the index of its step, NUTS or INSTEAD, and the names of its
+    blocks : for each block of the program, the index of its step, or NUTS or STANDS_IN, and the names of its
         statistics
     """
 
@@ -117,7 +117,7 @@ class ChainSource(Protocol):
         """The arrays of the state of the chain before the last chunk, as a message."""
 
     def resume(self, handed: Handed) -> Chunk:
-        """A chunk without draws, from which the draws after a given state follow."""
+        """An empty chunk, after which `next` returns the draws that follow a given state of a chain."""
 
     def close(self) -> None:
         """Make no more draws."""

@@ -33,8 +33,8 @@ SUPPORTS = {
     "ordered": "increasing values",
     "simplex": "positive numbers that sum to 1",
 }
-RETRIES = 10  # the number of further points that are tried with each jitter while none is possible
-HALVINGS = 8  # the number of times that the jitter is then halved, before it is left out
+RETRIES = 10  # the number of further points that are tried with each width of the jitter
+HALVINGS = 8  # the number of times that the jitter is halved if no point is possible, before it is left out
 # the widths of the jitter, in the order in which they are tried; 0 stands for no jitter
 JITTERS = [*(0.5**n for n in range(HALVINGS + 1)), 0.0]
 
@@ -256,7 +256,7 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
             f"{of}."
         )
     if all(values is None for values in (initvals if several else [initvals])):
-        return  # the shapes are passed, so that `eval_rv_shapes` is not called, which takes long
+        return  # nothing has to be compared with the shapes of variables, which take long to compute
     discrete = {str(v.name) for v in model.discrete_value_vars}
     known = {str(v.name): v for v in [*model.free_RVs, *model.value_vars]}
     shapes = model.eval_rv_shapes()
@@ -323,7 +323,7 @@ def check_supports(blocks: Sequence[Block], point: dict[str, np.ndarray], initva
 
     Parameters
     ----------
-    point : {value variable: array}, the starting point of the model without these starting values
+    point : {value variable: array}, the starting point of the model without the user's `initvals`
 
     Raises
     ------

@@ -35,9 +35,7 @@ class Statistic(NamedTuple):
 
 
 def as_pymc_declares(statistics: Mapping[str, Statistic]) -> dict[str, Any]:
-    """{name: (type, shape)}, in the form in which PyMC's steps declare statistics, for numbers and the log
-    density.
-    """
+    """{name: (type, shape)} of some statistics and of the log density, as PyMC's steps declare statistics."""
     of_numpy = {float: np.float64, int: np.int64, bool: np.bool_}
     declared: dict[str, Any] = {name: (of_numpy[s.type], []) for name, s in statistics.items()}
     return {**declared, "model_logp": (np.float64, [])}

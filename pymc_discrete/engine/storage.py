@@ -18,8 +18,9 @@ from pymc_discrete.runtime.seeds import new_seed
 # 255 bytes
 LONGEST_NAME = 100
 PROGRESS = "progress.json"
-GROWING = "draws"  # the only setting that may differ: if it is larger than before, the run continues
-# the key of the progress one chunk earlier, whose states of the chains are also kept
+# the only setting that may differ from the run in the folder: if it is larger now, the run continues
+GROWING = "draws"
+# the file with the progress one chunk earlier; the chains' states of that time are kept, too
 BEFORE = "progress-before.json"
 
 

@@ -32,7 +32,7 @@ class SummedState(NamedTuple):
 
     Attributes
     ----------
-    usual : (d,) float, the means of the sites in tuning
+    usual : (d,) float, means of the values of the sites in tuning, in which later draws weigh more
     probabilities : [(size, K)], sums, since tuning, of the probabilities of the values of the sites of each
         variable
     transitions : (d,) int, the number of transitions since tuning in which the site was summed out, whose
@@ -122,7 +122,7 @@ class SummedBlock(Block):
     def dispersed(
         self, point: dict[str, np.ndarray], given: set[str], rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
-        """The point with some values of the summed variables, which the first transition replaces."""
+        """The point, in which summed variables without a value get one that the first transition replaces."""
         return {**point, **{name: value for name, value in self._first.items() if name not in point}}
 
     def logdensity(self, point: dict[str, np.ndarray]) -> float:
@@ -135,8 +135,8 @@ class SummedBlock(Block):
             new, seen, _, _ = self.drawn(key, t, point, point, state, jnp.zeros(0, int))
             return new, seen
 
-        # At inverse temperatures below 1 no block reads these variables. When a replica comes to temperature
-        # 1, they are drawn before they are recorded.
+        # In a tempered chain, only replicas at inverse temperature 1 draw the summed variables: there they
+        # are recorded, and no block reads them at any temperature.
         return *jax.lax.cond(point[BETA] == 1.0, drawn, lambda: (dict(point), state)), {}
 
     def drawn(self, key, t, new: dict[str, Any], old: dict[str, Any], state: SummedState, stretches: Any):
@@ -151,8 +151,8 @@ class SummedBlock(Block):
         Returns
         -------
         point, state
-        total : () float, nats, the logarithm of the sum; -inf if no state is possible
-        logdensity : () float, nats, the same terms at the draw
+        total : () float, nats, the logarithm of the sum over the sites; -inf if no state is possible
+        logdensity : () float, nats, the log density of the summed terms at the sites that were drawn
         """
         now = self._x(old)
         context = self.collapsed.context(self.points.by_name(new))
@@ -171,8 +171,8 @@ class SummedBlock(Block):
             of_v = values[start : start + v.size]
             new[v.name] = of_v.reshape(old[v.name].shape).astype(old[v.name].dtype)
         logdensity = self.collapsed.density.logdensity(x, context)
-        # The mean gives later tuning draws more weight. The windows of the summed probabilities are laid
-        # about it once tuning ends.
+        # The mean `usual` gives later tuning draws more weight. Once tuning ends, the windows of values whose
+        # probabilities are added up are laid about this mean.
         weight = jnp.where(t < old[TUNE], 4.0 / (t + 4.0), 0.0)
         usual = state.usual + weight * (x - state.usual)
         counted = (t >= old[TUNE]) & self.collapsed.sums.within(stretches)

@@ -43,13 +43,16 @@ class Mass(NamedTuple):
 
 
 def first_step_size() -> StepSize:
-    """The state before any draw, at a step size of 1."""
+    """The adaptation state of the step size before any draw, at a step size of 1."""
     one = np.asarray(1.0)
     return StepSize(np.log(one), np.zeros(()), np.asarray(1), np.zeros(()), np.log(10 * one))
 
 
 def first_mass(size: int, dense: bool) -> Mass:
-    """The state before any draw: an identity matrix with `size` rows, or its diagonal if not `dense`."""
+    """The adaptation state of the mass matrix before any draw: an identity matrix with `size` rows.
+
+    If not `dense`, the state has the diagonal of the matrix only.
+    """
     if dense:
         return Mass(np.eye(size), Moments(np.zeros(size), np.zeros((size, size)), np.asarray(0)))
     return Mass(np.ones(size), Moments(np.zeros(size), np.zeros(size), np.asarray(0)))

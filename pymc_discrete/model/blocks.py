@@ -12,7 +12,7 @@ from pymc_discrete.model.support import counts_as_floats, reason_refused
 from pymc_discrete.runtime.names import untransformed
 
 DISCRETE, CONTINUOUS = "discrete", "continuous"
-CUSTOM = "custom"  # the kind of variables of a step that the user defines: discrete and continuous ones
+CUSTOM = "custom"  # the kind of the variables of a step that the user defines: any, discrete or continuous
 
 
 def model_of(model: Any, vars: Any = None, step: str = "") -> pm.Model:

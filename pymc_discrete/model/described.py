@@ -79,9 +79,9 @@ class DescribedModel:
         return self._equations[asked]
 
     def moved_together(self, names: Sequence[str]) -> list[str]:
-        """The ones among some discrete variables whose elements cannot change alone.
+        """The variables, of the named discrete variables, whose elements cannot change alone.
 
-        Their elements are tied by equations, or by the constraint of a vector (`is_constrained`).
+        Equations tie such elements, or the constraint of a vector (`is_constrained`).
         """
         tied = {name for e in self.equations(names) for name in e.coefficients}
         vectors = {str(v.name) for rv, v in self.model.rvs_to_values.items() if is_constrained(rv)}
@@ -117,7 +117,7 @@ class DescribedBlock:
         Bounds that take precedence over the bounds of the distributions.
     equations : linear equations between the variables, which constrain the space and are taken out of the log
         density
-    lines : lines of variables that are in no equation, see `Space.build`
+    lines : lines along which variables move that are in no equation and limit each other, see `Space.build`
     totals : counts whose totals take their place in the space, see `model.totals`
     """
 
@@ -139,12 +139,18 @@ class DescribedBlock:
     # ------------------------------------------------------------ the variables
     @cached_property
     def supports_of_values(self) -> dict[str, Bounds]:
-        """{name: (lower, upper)} of the counts themselves; a side without a bound has None."""
+        """{name: (lower, upper)} of the model's variables, where a side without a bound has None.
+
+        In `supports`, the bounds of a total replace the bounds of a count whose place the total takes.
+        """
         return {name: support_of(self.model, name, self._support) for name in self.names}
 
     @cached_property
     def supports(self) -> dict[str, Bounds]:
-        """As `supports_of_values`, with the bounds of the totals where totals take the place of counts."""
+        """{name: (lower, upper)} of the unknowns of the space, where a side without a bound has None.
+
+        Where a total takes the place of a count, the bounds are the bounds of the total.
+        """
         return self.supports_of_values | bounds_of_totals(self.model, self.totals)
 
     @cached_property
@@ -230,7 +236,8 @@ class DescribedBlock:
         ----------
         written : the model, with `Number`s in place of its data and constants
         each : the space of the variables
-        join : whether variables that play the same role become parts of one vector
+        join : whether variables of one kind, at the same position of terms that are alike, become parts of
+            one vector
         terms : the terms of the log density, if they differ from the terms that PyMC gives
         """
         alone = [v for v in each.variables if v.constraint is None and v.lines is None]
@@ -243,8 +250,8 @@ class DescribedBlock:
             {v.name: v.kind for v in alone} if join else None,
             united=[list(together) for together in [*self.systems, *self.lines]],
             constrained={name for names in constrained for name in names},
-            # An equation is found by its index among the terms that PyMC gives; other terms are not searched
-            # for it.
+            # The graph leaves out equations, which it finds by their index among the terms that PyMC gives.
+            # Among other terms an index says nothing, so that their comparisons stay.
             equal={e.place: e.shape for e in self.equations if e.place is not None and terms is None},
             totals=self.totals,
             terms=terms,

@@ -29,14 +29,15 @@ from pymc_discrete.structure.rebuild import known_size, rebuild
 
 
 class Equations(NamedTuple):
-    """Linear equations from one comparison in a log density, or from the unknown sums of vectors of counts.
+    """Linear equations A x = y, of one comparison in a log density or of unknown sums of vectors of counts.
 
     Attributes
     ----------
     name : the name of the term, or a text about the sums
     place : (index of the term, index of the comparison in the term), see `comparisons`; None for unknown sums
-    coefficients : {value variable: (m, its size) int}, without variables whose coefficients are all 0
-    totals : (m,) int
+    coefficients : {value variable: (m, its size) int}, the columns of A for the elements of each variable;
+        variables whose coefficients are all 0 are left out
+    totals : (m,) int, the right-hand sides y
     shape : the shape of the comparison, whose elements are the m equations
     """
 
@@ -99,8 +100,8 @@ def equations_of(
     variables = [*model.free_RVs, *model.observed_RVs, *model.potentials]
     says = [v in model.potentials or isinstance(v.owner.op, DiracDeltaRV) for v in variables]
     found = []
-    # The terms are computed only where they are needed: PyMC takes seconds to write those of hundreds of
-    # variables.
+    # The terms of the log density are computed only for a model that may state equations: PyMC takes seconds
+    # to write the terms of hundreds of variables.
     for t, (variable, term) in enumerate(zip(variables, terms_of(model), strict=True) if any(says) else ()):
         if says[t]:
             for c, (comparison, _) in enumerate(comparisons(term)):
@@ -109,7 +110,9 @@ def equations_of(
                 found += [] if equations is None else [equations]
     found += totals_of(model, names, point)
     tied = {name for equations in found if equations.joins for name in equations.coefficients}
-    for _ in found:  # repeated as often as a chain of equations may tie variables to one another
+    # An equation ties a variable to one that is tied by another equation. The loop is repeated once for each
+    # equation, since a chain of such ties is at most as long.
+    for _ in found:
         tied |= {name for e in found if tied & set(e.coefficients) for name in e.coefficients}
     return [equations for equations in found if tied & set(equations.coefficients)]
 
@@ -157,7 +160,7 @@ def linear(
     point: Mapping[str, np.ndarray],
     labels: bool = False,
 ) -> Equations | None:
-    """The linear equations of some variables that a comparison states; None where there are none.
+    """The linear equations of the named variables that a comparison states; None where it states none.
 
     Parameters
     ----------
@@ -182,7 +185,7 @@ def linear(
             "they are discrete; else write what is known of the counts as a likelihood, such as pm.Normal, "
             "and not as an equality."
         )
-    # the side with the sums comes first, then the side with the numbers
+    # the side of the comparison that depends on the variables comes first, then the side with the numbers
     return evaluated_equations(name, place, sorted(sides, key=degree.of, reverse=True), inside)
 
 
@@ -214,8 +217,11 @@ def with_constants(
 def evaluated_equations(
     name: str, place: tuple[int, int] | None, sides: list[Variable], variables: dict[str, Variable]
 ) -> Equations:
-    """The equations, computed from both sides where every site is 0, and where one site after
-    another is 1."""
+    """The equations that a comparison of two sides states, where each side is linear in some variables.
+
+    Totals and coefficients are read off the difference of the sides, evaluated where all sites are 0, and
+    where one site after another is 1.
+    """
     function = pytensor.function(list(variables.values()), sides, mode=AS_WRITTEN, on_unused_input="ignore")
     zeros = {v: np.zeros(var.type.shape, var.type.dtype) for v, var in variables.items()}
 

@@ -38,10 +38,10 @@ def index_guards(
     ----------
     terms : [(name, tensor)] of the log density
     moving : the variables of the graph that depend on the block
-    bounds : of the tensors of the graph
-    uniform : the variables all of whose elements have these bounds; elements of other variables may have
-        tighter ones, so that no warning is given for them
-    derived : how some numbers are computed from the model's own numbers
+    bounds : the bounds of the tensors of the graph, each for all elements of a tensor
+    uniform : the variables each of whose elements has the bounds of the whole variable; an element of another
+        variable may have tighter bounds, so that no warning is given for it
+    derived : {name of a number: the graph that computes it from the model's own numbers}
 
     Returns
     -------
@@ -94,7 +94,7 @@ def index_guards(
 
 
 def within_if_numbers_are(index: Variable, size: int, bounds: IntegerBounds) -> list[Number] | None:
-    """The numbers that an index reads, if the index is within 0, ..., size - 1 whenever they are;
+    """The numbers that an index reads, if the index is within 0, ..., size - 1 wherever these numbers are;
     else None."""
     numbers = [v for v in numbers_in([index]) if is_whole(v)]
     if not numbers or any(v.value.size and not 0 <= v.value.min() <= v.value.max() < size for v in numbers):
@@ -104,7 +104,7 @@ def within_if_numbers_are(index: Variable, size: int, bounds: IntegerBounds) -> 
 
 
 def entries_exist(var: Variable, size: int) -> list[Decision]:
-    """The conditions under which a tensor of numbers is a valid index into an axis of this size."""
+    """The conditions under which all elements of a tensor of numbers are indices from 0 to size - 1."""
     return [Decision(pt.ge(var, 0), True), Decision(pt.lt(var, size), True)]
 
 

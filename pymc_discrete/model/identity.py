@@ -99,7 +99,7 @@ NO_CONTENT = {
 }
 # functions by which the user's function may read things that are not in its code, its globals or its closure
 UNSEEN = {"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"}
-# packages that every model needs, so that their versions need not be a part of its digest
+# packages that every model needs, whose versions need not be a part of the digest of a function or class
 EXPECTED = {"builtins", "jax", "jaxlib", "numpy", "pymc", "pymc_discrete", "pytensor", "scipy"}
 INSTALLED = [
     Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -168,7 +168,7 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
     Parameters
     ----------
     of_users : whether the key may contain functions and classes of the user, or of a library of unknown
-        version. These may read files, or variables that other code sets, which are no part of the digest
+        version, which may read what is no part of the key: files, or variables that other code sets
 
     Raises
     ------
@@ -183,9 +183,9 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
 
 
 def lasting_name(*things: Any) -> str | None:
-    """A name for the programs that JAX compiles of these objects under its settings, for `programs_on_disk`.
+    """A name on disk for the programs that JAX compiles of some objects under its settings.
 
-    None where no programs are kept, or an object cannot be compared with objects of another process.
+    None where no programs are kept on disk, or an object cannot be compared with objects of another process.
     """
     if usable_folder() is None:
         return None
@@ -202,11 +202,11 @@ class Walk:
     Parameters
     ----------
     lasting : whether the digests must be the same in every process
-    of_users : as in `lasting_key`
+    of_users : whether objects may be functions and classes of the user, or of a library of unknown version
 
     Attributes
     ----------
-    own : see `Key`
+    own : the objects that are compared as they are, and not by a digest, see `Key`
     unseen : descriptions of the objects that cannot be looked into
     """
 
@@ -216,11 +216,12 @@ class Walk:
         self.unseen: list[str] = []
         self._known: dict[int, bytes] = {}
         self._open: dict[int, int] = {}  # {id: depth} of the objects that the walk is inside of
-        # these objects are kept alive, since Python uses an id again once its object is gone
+        # The walk knows objects by their id, and keeps all that it has seen alive: Python gives the id of an
+        # object that is gone to another.
         self._alive: list[Any] = []
 
     def of(self, thing: Any) -> bytes:
-        """The digest of an object."""
+        """The digest of an object: a checksum of all that it holds."""
         if type(thing) in PLAIN:
             return digest(f"{type(thing).__name__} {thing!r}".encode())
         place = id(thing)
@@ -296,7 +297,7 @@ class Walk:
 
     # ------------------------------------------------------------ graphs
     def graph(self, outputs: list[Variable], known: Mapping[Variable, Hashable]) -> bytes:
-        """The digest of graphs; `known` as in `key_of_graph`."""
+        """The digest of graphs; `known` is {leaf: the object that replaces it in the digest}."""
         number: dict[Variable, int] = {}
         parts: list[bytes] = []
 
@@ -315,7 +316,7 @@ class Walk:
         return digest(b"graph" + b"".join(parts) + ends)
 
     def _inner_graph(self, graph: AbstractFunctionGraph) -> bytes:
-        """The digest of a graph within an Op; a graph that cannot change is walked through only once."""
+        """The digest of a graph within an Op, computed only once in a process if the graph cannot change."""
         if isinstance(graph, FrozenFunctionGraph) and graph in _frozen:
             return _frozen[graph]
         before = len(self.own), len(self.unseen)
@@ -411,7 +412,7 @@ class Walk:
     def _globals(self, function: FunctionType) -> list[bytes]:
         """Digests of the global names that a function reads, and of the modules that it imports."""
         codes = nested(function.__code__)
-        # all names and strings in the code, among which are the attributes of modules that it reads
+        # all names and strings in the code of the function, among them the members of modules that it reads
         words = {w for code in codes for w in (*code.co_names, *code.co_consts) if isinstance(w, str)}
         found = []
         for module, name in sorted({read for code in codes for read in reads_of(code)}):
@@ -502,7 +503,8 @@ class Walk:
         state, items, entries = [*rest, None, None, None][:3]
         plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
         if own is not None and plain:
-            state = None  # the state would be the same as the attributes in `own`
+            # what `pickle` would keep as the state of a plain object is its attributes, which are in `own`
+            state = None
         return self.all("object", kind, own, make, args, state, list(items or ()), list(entries or ()))
 
     def _not_seen(self, what: str, thing: Any = None) -> bytes:
@@ -594,7 +596,7 @@ def reads_of(code: CodeType) -> list[tuple[bool, str]]:
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             found.append((False, step.argval))
-        # the level of a relative import is loaded two instructions earlier
+        # the level of a relative import, 2 for `from .. import x`, is loaded two instructions earlier
         elif step.opname == "IMPORT_NAME":
             found.append((True, "." * int(before[-2].argval or 0) + step.argval))
         before.append(step)

@@ -74,8 +74,9 @@ from pymc_discrete.structure.rebuild import remade
 from pymc_discrete.structure.scalar_ops import applies, is_switch
 
 LARGEST_INT32 = float(np.iinfo(np.int32).max)
-# If the float approximation of a wide integer (or of the difference of two) is smaller than this, the integer
-# modulo 2^32 is the exact value and is used; otherwise the float is used.
+# An integer that may exceed 32 bits is represented modulo 2^32 and by a float close to it. Where the float,
+# of the integer or of a difference of two, is smaller than this, the integer modulo 2^32 is exact and is
+# used; otherwise the float is used.
 EXACT_MODULO = 2.0**30
 # A variable without bounds is assumed to stay within +-ASSUMED_BOUND; `check_in_32_bits` checks its draws.
 ASSUMED_BOUND = 2**30
@@ -102,10 +103,11 @@ class BoundsIn32Bits(IntegerBounds):
         bounds = super().after_one(node, out, values)
         casts = applies(node, Cast)
         from_float = casts and not is_whole(node.inputs[0])
-        # an Op such as `eye`, whose inputs are constant sizes
+        # integers without known bounds that an Op such as `eye` makes from constant sizes
         of_constants = bounds == UNKNOWN and all(isinstance(i, Constant) for i in node.inputs)
         if is_whole(out) and (from_float or of_constants or isinstance(node.op, POSITIONS)):
-            return -LARGEST_INT32, LARGEST_INT32  # JAX clips a float outside this range to its nearest end
+            # JAX casts a float outside the range of int32 to the nearest end of the range
+            return -LARGEST_INT32, LARGEST_INT32
         return bounds
 
 
@@ -129,11 +131,14 @@ class In32Bits:
 
     def __init__(self, outputs: list[tuple[str, Variable]], known: dict[Variable, Interval]):
         self._bounds = BoundsIn32Bits(known)
-        # The keys are variables of the original graph, the values are variables of the rewritten graph.
-        self._plain: dict[Variable, Variable] = {}  # variables that are not wide
-        self._low: dict[Variable, Variable] = {}  # wide integers, modulo 2^32
-        self._approximation: dict[Variable, Variable] = {}  # the wide integers, as floats
-        # wide integers whose float is accurate to a few roundings, because no terms cancel in its computation
+        # Three dictionaries {variable of the original graph: variable of the rewritten graph}: of variables
+        # that 32 bits can hold, of integers that may exceed 32 bits, taken modulo 2^32, and of the floats
+        # close to such integers.
+        self._plain: dict[Variable, Variable] = {}
+        self._low: dict[Variable, Variable] = {}
+        self._approximation: dict[Variable, Variable] = {}
+        # integers that may exceed 32 bits and whose float is accurate to a few roundings, because no terms
+        # cancel in its computation
         self._accurate: set[Variable] = set()
         self.outputs = [out for _, out in outputs]
         for name, out in outputs:
@@ -147,11 +152,11 @@ class In32Bits:
         return var in self._low
 
     def plain(self, var: Variable) -> Variable:
-        """The rewritten form of a variable that is not wide."""
+        """The rewritten form of a variable that 32 bits can hold."""
         return self._plain.get(var, var)
 
     def low(self, var: Variable) -> Variable:
-        """An integer modulo 2^32, of dtype int32: other rewrites do not split sums of int32."""
+        """The rewritten form of an integer modulo 2^32, as int32, whose sums no other rewrite splits."""
         return self._low[var] if var in self._low else wrapped(self.plain(var))
 
     def index(self, var: Variable) -> Variable:
@@ -159,12 +164,12 @@ class In32Bits:
         return self._low[var] if var in self._low else self.plain(var)
 
     def approximation(self, var: Variable) -> Variable:
-        """A float close to an integer."""
+        """The rewritten form of an integer as a float close to it."""
         known = self._approximation.get(var)
         return pt.cast(self.plain(var), pytensor.config.floatX) if known is None else known
 
     def value(self, var: Variable) -> Variable:
-        """The form in which a function of floats reads a variable: a wide integer becomes a float."""
+        """The form in which a function of floats reads a variable: a float, if it may exceed 32 bits."""
         if not self.is_wide(var):
             return self.plain(var)
         close = self._approximation[var]
@@ -173,13 +178,16 @@ class In32Bits:
         return pt.switch(pt.lt(abs(close), EXACT_MODULO), pt.cast(self._low[var], close.type.dtype), close)
 
     def as_float(self, var: Variable) -> Variable:
-        """As `value`, with all integers cast to floats; other dtypes are unchanged."""
+        """The form in which a function of floats reads a variable, with every integer cast to a float.
+
+        Booleans, floats, and inputs such as slices keep their types.
+        """
         value = self.value(var)
         whole = is_whole(value) and value.type.dtype != "bool"
         return pt.cast(value, pytensor.config.floatX) if whole else value
 
     def words(self, var: Variable) -> Variable:
-        """(..., 2) int, the lower and the upper 32 bits of a wide integer."""
+        """(..., 2) int, the lower and the upper 32 bits of an integer that may exceed 32 bits."""
         low, close = self._low[var], self._approximation[var]
         missing = pt.round((close - pt.cast(low, close.type.dtype)) / 2.0**32)
         return pt.stack([low, pt.cast(missing, "int32") - pt.cast(low < 0, "int32")], axis=-1)
@@ -200,8 +208,8 @@ class In32Bits:
         if wide:
             self._represent_twice(node, wide[0])
         elif not is_whole(out):
-            # Integer inputs become floats here: a later rewrite may reorder sums and products, and with
-            # integers they could then wrap around before they are converted.
+            # The integer inputs of a function of floats become floats first. Otherwise a later rewrite could
+            # move a sum or a product before the conversion, where integers wrap around.
             keep_integers = is_integer_log_gamma(node) and not reads_wide
             self._keep_op(node, self.plain if keep_integers else self.as_float)
         elif not reads_wide:
@@ -247,7 +255,7 @@ class In32Bits:
         return first is None or n < first
 
     def _represent_twice(self, node: Apply, out: Variable) -> None:
-        """Compute a wide output modulo 2^32 and as a float."""
+        """Compute an output that may exceed 32 bits modulo 2^32 and as a float."""
         choice = self._by_comparisons(node, self.low)
         if choice is not None:
             self._low[out] = choice
@@ -311,13 +319,13 @@ class In32Bits:
         )
 
     def _is_nonzero(self, var: Variable) -> Variable:
-        """A condition that is true where an integer is not 0; a variable that is not wide stays itself."""
+        """A condition that is true where a variable is not 0; the variable itself, if 32 bits can hold it."""
         if not self.is_wide(var):
             return self.plain(var)
         return self._compared(pt.neq, var, pt.constant(np.zeros((), var.type.dtype)))
 
     def _condition(self, node: Apply) -> Variable:
-        """The output of a node that reads a wide integer and whose output is a boolean."""
+        """The boolean output of a node that reads an integer that may exceed 32 bits."""
         scalar = getattr(node.op, "scalar_op", None)
         if isinstance(node.op, Elemwise) and isinstance(scalar, COMPARING_OPS):
             if any(not is_whole(i) for i in node.inputs):
@@ -336,7 +344,7 @@ class In32Bits:
 
         Parameters
         ----------
-        form : `low` or `approximation`, the form of the result
+        form : the form of the result, `low` (modulo 2^32) or `approximation` (a float)
         """
         scalar = getattr(node.op, "scalar_op", None)
         if not isinstance(node.op, Elemwise) or not isinstance(
@@ -379,8 +387,13 @@ def wrapped(var: Variable) -> Variable:
 
 
 def in_32_bits(outputs: list[tuple[str, Variable]], known: dict[Variable, Interval]) -> list[Variable]:
-    """Tensors rewritten for 32-bit numbers, with integers as floats; the arguments are those of
-    `In32Bits`."""
+    """Tensors rewritten for 32-bit numbers, with integers as floats.
+
+    Parameters
+    ----------
+    outputs : [(name, tensor)]; the names are for messages
+    known : {input of the graph: its bounds}
+    """
     graph = In32Bits(outputs, known)
     return [graph.as_float(out) for out in graph.outputs]
 
@@ -390,7 +403,7 @@ def narrowed(graph: LogpGraph, model: pm.Model, supports: dict[str, Any]) -> Log
 
     Parameters
     ----------
-    supports : {name: (lower, upper)}, as for `logp_graph`
+    supports : {name: (lower, upper)} of discrete variables; others have the bounds of their distributions
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Models of `pymc.dims`, whose variables have named dimensions, written as equal models of plain tensors.
 
-PyTensor writes graphs with dims in tensors before it computes anything. Here a whole model is written in
+PyTensor writes graphs with dims in tensors before it computes anything. This module writes a whole model in
 tensors when the user passes it, so that no other module has to know of dims. Variables have the names,
 values, order of dimensions and coordinates that they have in the user's model.
 """
@@ -46,9 +46,10 @@ _written: WeakKeyDictionary[pm.Model, weakref.ref[pm.Model]] = WeakKeyDictionary
 
 
 def in_tensors(model: pm.Model) -> pm.Model:
-    """The same model in plain tensors; the model itself, if nothing in it has dims.
+    """A model written in plain tensors; the model itself, if nothing in it has dims (named dimensions).
 
-    There is one model in tensors for each model, and it is updated here if the user's model has changed.
+    There is one model in tensors for each model of the user, and a call updates it if the user's model has
+    changed.
 
     Parameters
     ----------
@@ -238,9 +239,9 @@ def view_of_tensor(node: Apply, inputs: list[Variable]) -> list[Variable] | None
 def drawn_in_order(rv: Variable) -> Variable:
     """A random variable whose dimensions are drawn in the order in which the model has them.
 
-    PyTensor draws the variable in the order of its parameters, and then transposes the draw. Here the
-    parameters are transposed instead. For vectors, whose own dimension is always the last in PyTensor, the
-    transposition becomes an Op with a density.
+    PyTensor draws the variable in the order of its parameters, and then transposes the draw. This function
+    transposes the parameters instead, so that the variable is the output of one Op. For vectors, whose own
+    dimension is always the last in PyTensor, the transposition becomes an Op with a density.
     """
     if rv.owner is None or not isinstance(rv.owner.op, DimShuffle):
         return rv

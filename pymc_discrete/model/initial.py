@@ -50,9 +50,10 @@ def for_long_chains(model: pm.Model) -> Iterator[None]:
     """A context in which PyTensor compiles functions of a long chain of variables in short time.
 
     A variable of PyTensor keeps a traceback of its creation. Where both branches of a switch are the same
-    variable, the rewrite `local_useless_switch` appends the tracebacks of all three inputs to this variable,
-    which is two of them. In a chain of states by `pt.switch(z[-1], a, b)` the tracebacks treble at each link,
-    and 22 links take 10 GB. So tracebacks are dropped here.
+    variable, the rewrite `local_useless_switch` appends the tracebacks of the switch's three inputs to the
+    traceback of this variable, which is itself two of the inputs. In a chain of states, each written as
+    `pt.switch(z[-1], a, b)`, the tracebacks treble at each link, and 22 links take 10 GB. So this context
+    drops tracebacks.
 
     For counts out of what other counts leave, n - x - y - ..., the mode FAST_COMPILE writes one sum of all
     earlier counts, which has another length for each count. A sum of more than 31 terms gets C code of its

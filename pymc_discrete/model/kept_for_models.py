@@ -72,7 +72,8 @@ class KeptForModels[T, U]:
             if used is not None:
                 return used
             if made or variant == VARIANTS:
-                # the object is then made for this model only
+                # The object does not hold for the numbers that it was made for, or there are too many
+                # variants. An object with all numbers as constants is then made, for this model only.
                 fixed, variant = fixed | set(structure.numbers), 0
             else:
                 variant += 1

@@ -24,8 +24,8 @@ MOST_COUNTS = 4096  # with more counts than this, no limits between them are loo
 # Each count chooses at most this many partners that grow when it grows, and as many that shrink when it
 # grows.
 PARTNERS = 2
-# If finding the pairs needs more products of coefficients than this, about a second of work, there are no
-# pairs.
+# If finding the pairs of counts that change together needs more products of coefficients than this, about a
+# second of work, no pairs are formed.
 MOST_PRODUCTS = 1e8
 # Two counts become a pair only if the cosine of the angle between two vectors, which say what each count
 # changes alone (see `pairs_of`), is at least this large in absolute value.
@@ -162,8 +162,8 @@ def pairs_of(limits: Limits) -> Lines:
 
     Returns
     -------
-    Lines, one set for all counts that limits join; counts without a pair are in no set. There are none where
-    each of thousands of counts shares limits with most others.
+    Lines, one set for all counts that limits join; counts without a pair are in no set. No pairs are formed
+    where each of thousands of counts shares limits with most others.
     """
     m, n = limits.coefficients.shape
     some = np.flatnonzero(limits.limited >= 0)

@@ -56,8 +56,8 @@ from pymc_discrete.structure.sparse import refuse_sparse
 from pymc_discrete.structure.stacking import Stacked
 
 
-# PyTensor would record a traceback for every node. The tracebacks are not used here, and recording them takes
-# a tenth of the time.
+# PyTensor would record a traceback for every node of the graph. Nothing reads the tracebacks, and recording
+# them takes a tenth of the time of this function.
 @pytensor.config.change_flags(traceback__limit=0)
 def logp_graph(
     model: pm.Model,
@@ -80,7 +80,7 @@ def logp_graph(
 
     Parameters
     ----------
-    names : of the block's variables
+    names : the names of the block's value variables
     point : a point of the model, which determines all shapes
     supports : {name: (lower, upper)} of the block's variables, None where there is no bound
     kinds : {name: key}; only variables of the block with equal keys may become parts of one vector, and a
@@ -144,8 +144,8 @@ def logp_graph(
     groups = dict(zip(values, stacked.groups, strict=True))
     groups_of_others = with_numbers_read(others, stacked.groups_of_others, read)
 
-    # guards, which are -inf where an index is out of bounds, come first; then the terms that depend on the
-    # block
+    # Guards, terms that are -inf where an index is out of bounds, join the other terms. Then all terms are
+    # divided by whether they depend on the block.
     bounds, uniform = of_vectors(values)
     moving = Depends(values)
     named = rewritten_terms(stacked.terms, lambda _: outputs)
@@ -188,8 +188,8 @@ def divided(
 def numbers_by_name(terms: list[Variable]) -> dict[str, Number]:
     """{name: the `Number`} of all numbers that the terms read.
 
-    PyMC copies a graph together with its inputs, so that one `Number` may be there several times, with the
-    same name. The result has one of them.
+    PyMC copies a graph together with its inputs, so that the terms may read several copies of one `Number`,
+    all with its name. The result has one copy.
     """
     return {str(v.name): v for v in graph_inputs(terms) if isinstance(v, Number)}
 
@@ -197,8 +197,11 @@ def numbers_by_name(terms: list[Variable]) -> dict[str, Number]:
 def comparisons_that_hold(
     terms: list[Variable], equal: Mapping[tuple[int, int], tuple[int, ...]]
 ) -> dict[Variable, Variable]:
-    """{comparison: its constant outcome} of the comparisons that hold at every state; `equal` as for
-    `logp_graph`.
+    """{comparison: its constant outcome} of the comparisons in `terms` that hold at every state.
+
+    Parameters
+    ----------
+    equal : {(index of a term, index of a comparison in it): shape of the comparison}, which comparisons hold
     """
     return {
         comparison: pt.constant(np.full(equal[t, c], outcome))
@@ -209,8 +212,14 @@ def comparisons_that_hold(
 
 
 def constants(terms: list[Variable], numbers: Mapping[str, Number]) -> dict[Variable, Variable]:
-    """{data, constant or `Number` that the terms read: its replacement}; the argument `numbers` is
-    by name."""
+    """{data, constant or `Number` that the terms read: its replacement}.
+
+    Data become constants, and the copies of a `Number` become one of them.
+
+    Parameters
+    ----------
+    numbers : {name: the copy of the `Number` that takes the place of the others}
+    """
     replace = constants_of_data(terms)
     for v in graph_inputs(terms):
         if isinstance(v, Constant) and hasattr(v.type, "dtype"):
@@ -227,9 +236,9 @@ def with_numbers_read(
 
     Parameters
     ----------
-    others, groups : the inputs and their names before constant parts of the graph were computed, with all
-        numbers
-    read : the numbers that the graph reads now
+    others, groups : all inputs from outside the block, and for each the names of what it is made of; the
+        numbers among these inputs are replaced by the numbers in `read`
+    read : the numbers that the graph reads in its present form
     """
     kept = {v: group for v, group in zip(others, groups, strict=True) if not isinstance(v, Number)}
     return kept | {v: [str(v.name)] for v in read}
@@ -243,7 +252,7 @@ def bounds_of_vectors(
     Parameters
     ----------
     groups : {vector: the names of the variables that it is made of}
-    supports : as for `logp_graph`
+    supports : {name: (lower, upper)} of the variables, None where there is no bound
     """
     of_members = {v: [supports[name] for name in members] for v, members in groups.items()}
     bounds = IntegerBounds({v: extent(widest(each)) for v, each in of_members.items()})
@@ -253,7 +262,7 @@ def bounds_of_vectors(
 def own_densities(
     model: pm.Model, terms: list[Variable], names: Collection[str]
 ) -> dict[Variable, set[Apply]]:
-    """{value: the nodes of its own log density} for the value variables with these names."""
+    """{value: the nodes of the log density of its own random variable} for the named value variables."""
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]
     pairs = zip(values, terms, strict=False)
     return {value: set(toposort([term])) for value, term in pairs if value.name in names}
@@ -346,12 +355,11 @@ def without_checks(
     replace : {input: its replacement}
     valid : {value: nodes of its own log density}, for values that are known to be vectors of counts with the
         sums of their distribution, or permutations. The checks of this property in these nodes are left out:
-        with them, each element of the log density would depend on all elements of the vector. Comparisons of
-        the
-        vector in other terms are kept.
+        with them, each element of the log density would depend on all elements of the vector. Comparisons
+        that contain the vector in other terms are kept.
     """
     guards: list[tuple[Apply, Variable]] = []
-    never: set[Variable] = set()  # conditions that the values in `valid` never meet
+    never: set[Variable] = set()  # conditions that are always false, such as that a count is negative
     # log densities of the values in `valid`, from which the check that the value is possible was removed
     of_valid: set[Variable] = set()
 
@@ -421,7 +429,7 @@ def first_to_fail(labels: Sequence[str], make: Callable[[int], Any]) -> str:
 def without_comparison(
     node: Apply, inputs: list[Variable], valid: Collection[Variable], never: set[Variable]
 ) -> Variable | None:
-    """The log density without its check that a vector is in the support, for a vector that is known to be.
+    """The log density of a vector without the check that the vector is in its support, where it surely is.
 
     The node with the check is `switch(any(x < 0) or sum(x) != n, -inf, logp)` for counts with the sum n, and
     `switch(any(sort(x) != arange(n)), -inf, logp)` for permutations.
@@ -494,22 +502,24 @@ def canonical(
     terms: list[Variable],
     bounds_of: Callable[[list[Variable]], IntegerBounds],
 ) -> tuple[list[Variable], list[Variable], list[Variable]]:
-    """The values, the other variables and the terms in PyTensor's canonical form, with selections moved
-    inwards.
+    """Copies of the inputs `values` and `others`, and the terms as functions of the copies, rewritten.
+
+    The form is PyTensor's canonical form, in which observed labels select before elementwise functions apply
+    (see `labels_first`), and functions of what the block selects are computed before the selection (`lift`).
 
     Parameters
     ----------
-    bounds_of : the bounds of given values, if they are integers
+    bounds_of : (values) -> the bounds of integer values
     """
     fg = FunctionGraph([*values, *others], terms, clone=False)
     rewrite(fg)
     # the graph is copied, since variables of one FunctionGraph cannot be used in another
     memo = {v: v.clone() for v in fg.inputs}
     values, others = [memo[v] for v in values], [memo[v] for v in others]
-    # rewriting also creates Ops that contain other Ops, for example for the Cholesky factor of a diagonal
-    # matrix
+    # Rewriting creates Ops that contain other Ops, for example for the Cholesky factor of a diagonal matrix.
+    # `opened` writes out the inner Ops, since the analyses have rules for these only.
     terms = labels_first(rebuild(list(fg.outputs), memo, opened), values)
-    # real numbers that take the place of integers may lie between integers and beyond their bounds
+    # the bounds of integers do not hold for real numbers that take their place
     real = any(v.type.dtype.startswith("float") for v in values)
     return values, others, rewritten(lift(terms, values, IntegerBounds({}) if real else bounds_of(values)))
 

@@ -14,7 +14,9 @@ from pymc_discrete.structure.linear_forms import Form, LinearForms
 from pymc_discrete.structure.rebuild import rebuild
 
 SHORTEST_LONG_SUM = 8  # shorter sums stay as they are, since they depend on few sites
-SPARSEST = 0.25  # the least fraction of the coefficients that must be nonzero
+# Sums become products with a vector of all counts in them only if at least this fraction of the coefficients
+# is nonzero: a product also computes with the zeros.
+SPARSEST = 0.25
 
 
 def with_long_sums(terms: list[Variable], values: list[Variable]) -> list[Variable]:

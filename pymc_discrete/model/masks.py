@@ -127,7 +127,7 @@ class Sliced(NamedTuple):
 
 
 def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
-    """The error that `masked` raises for a term with no constant inputs; None if it raises none."""
+    """The error that `masked` raises for a term of which all inputs but constants may vary; None if none."""
     try:
         masked([output], list(explicit_graph_inputs([output])))
     except NotImplementedError as error:
@@ -167,7 +167,8 @@ def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable 
     moving = set(roots)  # the variables of the graph that depend on `roots`
     for node in toposort(outputs):
         inputs = [rewritten.get(i, i) for i in node.inputs]
-        # The shape of a tensor does not depend on the values of variables, unless the tensor is such a slice.
+        # The shape of a tensor depends on the values of `roots` only if the tensor is a slice or a selection
+        # whose size does.
         if any(i in moving for i in node.inputs) and not (
             isinstance(node.op, Shape | Shape_i) and isinstance(inputs[0], Variable)
         ):
@@ -220,7 +221,7 @@ def with_mask(
 
 
 def bools(node: Apply, moving: set[Variable] | None) -> dict[int, Variable]:
-    """{position: boolean index} of a node; if `moving` is given, only the indices in it."""
+    """{position: boolean index} of a node that indexes a tensor; if `moving` is given, only indices in it."""
     flat = node.inputs[1 if isinstance(node.op, AdvancedSubtensor) else 2 :]
     indices = enumerate(indices_from_subtensor(flat, node.op.idx_list))
     return {
@@ -479,7 +480,7 @@ def _(op: Elemwise, node: Apply, inputs: list[Variable | Sliced]) -> list[Variab
 
 @applied.register
 def _(op: ViewOp, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
-    return [inputs[0]]  # the Op that pm.Deterministic makes, for example
+    return [inputs[0]]  # a ViewOp, as pm.Deterministic makes it, returns its input
 
 
 @applied.register

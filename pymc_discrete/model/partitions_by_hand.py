@@ -23,9 +23,9 @@ from pymc_discrete.structure.scalar_ops import computed_by
 def partitions_by_hand(model: pm.Model, names: Collection[str]) -> list[str]:
     """Warnings about Potentials and CustomDists that look like a Chinese restaurant process of labels.
 
-    A function looks like this process if it takes the log gamma function of the number of sites with each
-    label, or of this number less a constant. Where the weights of components are integrated out, a positive
-    constant is added to these numbers instead.
+    A term looks like this process if it takes the log gamma function of the number of sites with each label,
+    or of this number less a constant. If a positive constant is added to the number, there is no warning:
+    such a term is the density of labels of components whose weights are integrated out.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def is_custom(rv: Variable) -> bool:
 
 
 def of_sizes(v: Variable, moving: Depends, added: float = 0.0) -> bool:
-    """Whether a tensor has the number of sites with each label, to which no positive constant is added.
+    """Whether a tensor is the number of sites with each label, with no positive constant added to it.
 
     Parameters
     ----------
@@ -110,8 +110,9 @@ def largest_value(v: Variable) -> float:
 
 
 def is_identity(v: Variable) -> bool:
-    """Whether a tensor is an identity matrix, whose rows, selected by labels, add up to the number of each
-    label.
+    """Whether a tensor is an identity matrix, or a constant each of whose rows has one element 1.
+
+    The rows that labels select from an identity matrix add up to the number of sites with each label.
     """
     if v.owner is not None:
         return isinstance(v.owner.op, Eye)

@@ -61,11 +61,11 @@ class Snapshot(NamedTuple):
         return cls(key_of_model(model), [*model.named_vars])
 
     def is_of(self, model: pm.Model) -> bool:
-        """Whether the model, its constants and its data are still the same."""
+        """Whether a model, its constants and its data are as they were when the snapshot was taken."""
         return self.key == key_of_model(in_tensors(model))
 
     def added(self, model: pm.Model) -> list[str]:
-        """The names of variables, potentials and Deterministics that were added to the model since."""
+        """The names of variables, potentials and Deterministics added to a model after the snapshot."""
         return [name for name in model.named_vars if name not in self.names]
 
 
@@ -170,7 +170,8 @@ def uses_of_inputs(
     elif getattr(node.op, "takes_numbers", False):
         of_inputs = [set() for _ in node.inputs]
     elif isinstance(node.op, Shape | Shape_i):
-        of_inputs = [set()]  # the shape is a part of the key
+        # only the shape of the input is read, and the shape of a number is a part of the key
+        of_inputs = [set()]
     elif isinstance(node.op, Elemwise | DimShuffle):
         of_output = uses[node.outputs[0]]
         fixed = all(value_of_leaf(i) is not None for i in graph_inputs(node.inputs))
@@ -235,7 +236,7 @@ class MadeModel(pm.Model):
 
     @classmethod
     def of(cls, model: pm.Model, prefix: str) -> "MadeModel":
-        """The same model with another prefix."""
+        """A copy of a model, as a `MadeModel` whose numbers have names with the given prefix."""
         made = object.__new__(cls)
         made.__dict__.update(model.__dict__)
         made.prefix_of_numbers = prefix

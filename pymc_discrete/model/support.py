@@ -46,16 +46,17 @@ _rules: dict[type | str, Callable[[Variable], Bounds | None]] = {}
 # Ops whose values are labels without an order
 _nominal: set[type | str] = set()
 
-# vectors of counts with the sum n, where n is the first parameter
+# distributions of vectors of counts with the sum n, where n is the first parameter
 WITH_SUMS = (prb.MultinomialRV, DirichletMultinomialRV)
-# vectors that are permutations of 0, ..., n - 1
+# distributions of vectors that are permutations of 0, ..., n - 1
 PERMUTATIONS = (UniformPermutationRV, WeightedPermutationRV)
-# continuous arrays under a constraint: their support has volume 0 in the space of their elements
+# distributions of continuous arrays under a constraint, whose support has volume 0 in the space of their
+# elements
 FLAT = (prb.DirichletRV, ZeroSumNormalRV, StickBreakingWeightsRV, LKJCorrRV, WishartRV)
 
 
 def rule(*ops: type | str, nominal: bool = False):
-    """Register a function that gives the bounds of random variables of these Ops.
+    """Register a function that gives the bounds of random variables of the given Ops.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ _found: WeakKeyDictionary[Variable, tuple[Bounds | None, dict[SharedVariable, An
 
 
 def found(rv: Variable) -> tuple[Bounds | None] | None:
-    """A tuple with the bounds that were computed before; None if there are none or the data have changed."""
+    """(bounds,) of a random variable, if computed before for the data that it has now; else None."""
     entry = _found.get(rv)
     if entry is None or any(data.get_value(borrow=True) is not value for data, value in entry[1].items()):
         return None
@@ -178,7 +179,10 @@ def bounds_of_model(model: pm.Model) -> dict[str, tuple[float, float]]:
 
 
 def bounds_by_rule(rv: Variable) -> Bounds | None:
-    """As `bounds_of`, for a variable with a rule, after the bounds of its parents have been computed."""
+    """The bounds of a random variable by the rule of its Op, which must have one.
+
+    The bounds of the variable's parents must have been computed before.
+    """
     before = found(rv)
     if before is not None:
         return before[0]
@@ -305,7 +309,7 @@ def _(rv):
 
 
 def length(var: Variable) -> int:
-    """The length of the last dimension."""
+    """The length of the last dimension of a tensor."""
     n = var.type.shape[-1]
     return int(pytensor.function([], var.shape[-1], mode="FAST_COMPILE")()) if n is None else n
 
@@ -438,7 +442,8 @@ def _(rv):
 @deviation(prb.NegBinomialRV)
 def _(rv):
     n, p = parameters(rv)
-    return pt.maximum(pt.sqrt(n * (1 - p)), 4 * (1 - p)) / p  # the tail is the tail of (1 - p)^k
+    # the tail of a negative binomial distribution falls as (1 - p)^k
+    return pt.maximum(pt.sqrt(n * (1 - p)), 4 * (1 - p)) / p
 
 
 @deviation(prb.GeometricRV)
@@ -518,7 +523,7 @@ def can_take(rv: Variable) -> bool:
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None:
         return False
-    # only this variable is converted, since converting its ancestors as well could take long
+    # only a variable that has dims itself is written without: to look for dims in its ancestors could take long
     rv = without_dims(rv) if has_dims(rv) else rv
     if bounds_of(rv) is None:
         return False
@@ -528,12 +533,12 @@ def can_take(rv: Variable) -> bool:
 def reason_refused(
     model: pm.Model, name: str, constrained: bool = False, equations: bool = False
 ) -> str | None:
-    """Why a variable cannot be changed one coordinate at a time, or None if it can.
+    """Why a step cannot move a variable by changing one element at a time, or None if it can.
 
     Parameters
     ----------
-    constrained : whether two coordinates of a vector can be changed together, where none can change alone
-    equations : whether coordinates of several variables can be changed together, by linear equations
+    constrained : whether the step can change two elements of a vector together, where none can change alone
+    equations : whether the step can change elements of several variables together, by linear equations
     """
     rv = next((rv for rv, v in model.rvs_to_values.items() if v.name == name), None)
     if rv is None or rv.owner is None:
@@ -556,7 +561,13 @@ def reason_refused(
 
 
 def refused_vector(rv: Variable, constrained: bool, equations: bool) -> str | None:
-    """As `reason_refused`, for a vector whose elements cannot change alone."""
+    """Why a step cannot move a vector whose elements cannot change alone, or None if it can.
+
+    Parameters
+    ----------
+    constrained, equations : whether the step can change two elements of the vector together, and elements of
+        several variables together, by linear equations
+    """
     if isinstance(rv.owner.op, PartialObservedRV):
         return (
             "the missing part of a constrained vector, which the observed part restricts. Write missing "
@@ -621,7 +632,9 @@ def support_of(model: pm.Model, name: str, given: dict[str, Any] | None = None) 
 
 
 def check_within(tensor: Variable, name: str, lower: np.ndarray, upper: np.ndarray) -> None:
-    """Refuse a tensor that may have values outside the bounds (*shape), judged by its distribution.
+    """Refuse a tensor, given for the variable `name`, that may have values outside `lower`, ..., `upper`.
+
+    What values the tensor may have follows from its distribution.
 
     Raises
     ------
@@ -648,8 +661,9 @@ def extreme(bound: Any, of: Callable[[Any], Any]) -> str:
 
 
 def among(rv: Variable, model: pm.Model, given: dict[str, Any]) -> Variable:
-    """A random variable whose parents with given bounds are replaced by uniform ones, so that these bounds
-    apply.
+    """A random variable, in which each parent with bounds in `given` is replaced by a uniform variable.
+
+    The bounds that follow from the variable's distribution then follow from the given bounds of its parents.
     """
     parents = {}
     for parent, value in model.rvs_to_values.items():

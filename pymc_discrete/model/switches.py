@@ -26,14 +26,16 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
             return None
         f, g = operation(a), operation(b)
         if {f, g} == {ps.log, ps.log1p} and a.type.dtype == b.type.dtype == "float64":
-            # The rounding of 1 + x changes the logarithm by 1e-16, as much as the rounding of the sum that it
-            # is added to. In 32 bits it would be 6e-8, too much for a sum of a million logarithms.
+            # log1p(x) is written as log(1 + x). Rounding of 1 + x changes the logarithm by 1e-16, as much as
+            # rounding changes the log density that the logarithm is added to. In 32 bits the change would be
+            # 6e-8, too much for a sum of a million logarithms.
             x, y = (v.owner.inputs[0] if h == ps.log else 1 + v.owner.inputs[0] for v, h in ((a, f), (b, g)))
             return pt.log(pt.switch(condition, x, y))
         if f is None or f != g:
             return None
         inputs = list(a.owner.inputs)
-        if len(inputs) != len(b.owner.inputs):  # Add and Mul take any number of inputs
+        # two sums, or two products, may have different numbers of inputs
+        if len(inputs) != len(b.owner.inputs):
             return None
         different = [n for n, pair in enumerate(zip(inputs, b.owner.inputs, strict=True)) if not same(*pair)]
         if len(different) != 1:
@@ -78,7 +80,7 @@ def is_elementwise_switch(node: Apply) -> bool:
 
 
 def is_filled(x: Variable, value: float) -> bool:
-    """Whether a tensor is a constant with this value everywhere."""
+    """Whether a tensor is a constant whose elements all have the given value."""
     return isinstance(x, Constant) and bool((x.data == value).all())
 
 

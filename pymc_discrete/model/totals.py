@@ -29,8 +29,8 @@ from pymc_discrete.structure.linear_forms import Form, LinearForms, combined, en
 from pymc_discrete.structure.rebuild import rebuild
 from pymc_discrete.structure.scalar_ops import applies
 
-# {name of a count: {name: coefficient of that count in the total}}, with the count itself, whose coefficient
-# is 1 or -1
+# {name of a count whose place a total takes: {name of a part of the total: its coefficient in the total}}.
+# The count is itself a part, with the coefficient 1 or -1.
 Totals = dict[str, dict[str, int]]
 
 

@@ -25,11 +25,10 @@ def unread(model: pm.Model, names: Collection[str]) -> list[str]:
 
 
 def without_unread(model: pm.Model, names: Collection[str]) -> pm.Model:
-    """The model without some value variables that are `unread`, and without the Deterministics that show
-    them.
+    """A model without some value variables that are `unread`, and without the Deterministics that show them.
 
-    The density of the other variables is unchanged, since the sum over all values of the variables left out
-    is 1.
+    The density of the other variables is unchanged, since the density of an unread variable, summed over all
+    its values, is 1.
     """
     left_out = [rv for rv, value in model.rvs_to_values.items() if value.name in names]
     shows = Depends(left_out)

@@ -1,4 +1,4 @@
-"""Models with an Op that has no JAX version: the variables that enter its term, and the errors for them."""
+"""Models with an Op that has no JAX version: which variables enter a term with such an Op, and the errors."""
 
 import re
 from collections.abc import Iterator

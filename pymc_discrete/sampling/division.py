@@ -230,7 +230,8 @@ def summed_by(of: Division, steps: Sequence[Any], collapse: Any) -> Collapsed | 
     them.
     """
     if isinstance(collapse, str):
-        # variables that are integrated out are drawn by their step before anything else may move
+        # Nothing is summed out beside a step that integrates coefficients out: the step must have drawn the
+        # coefficients before any other variable may move.
         free = of.left and of.moved and not integrates(steps)
         return choice.variables_to_sum_out(of.described, of.left, of.moved) if free else None
     named = of.left if collapse is True else [*of.left, *of.vectors, *of.lent]

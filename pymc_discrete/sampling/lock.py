@@ -44,7 +44,7 @@ def holding(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: Fal
     ----------
     file : the file that is locked, which is deleted at the end
     checkpoint : the name of the checkpoint for the user
-    done : whether a checkpoint that another process has locked is complete and will only be read
+    done : () -> whether the checkpoint is complete, so that it will only be read, even if it is locked
 
     Raises
     ------

@@ -39,7 +39,7 @@ def data_tree(
     Parameters
     ----------
     draws, stats : {name: (chains, draws, ...)}
-    warmup : the same for the tuning draws, or None
+    warmup : the draws and the statistics of tuning, as `draws` and `stats`; None if they are not kept
     attrs : attributes of every sampled group
     options : `idata_kwargs`
     more : (coords, dims) -> {name: further group}

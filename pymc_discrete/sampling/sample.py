@@ -288,7 +288,8 @@ def sample(
                             import_meanwhile()
                         run.complete(keep_warmup=not discard_tuned_samples)
                     break
-                # this error is raised at the first draws, before anything is stored
+                # This error comes with the first draws, before anything is stored. So the run begins again,
+                # from starting points at which the gradient is finite.
                 except GradientNotFinite:
                     if with_gradient:
                         raise

@@ -62,9 +62,10 @@ class Ahead:
     ----------
     source : a function that makes a `ChainSource`
     who : the name, in messages, of the step that hands the draws out
-    own : for each step of the program, the variables that it draws
+    own : the variables that are summed out, and then for each step of the program the variables it draws
     by_nuts : continuous value variables that NUTS moves
-    slots : for NUTS and then for each step, the index of the dictionary that gets its statistics
+    slots : for NUTS and then for each step, the index of the dictionary, among those that PyMC gets for a
+        draw, that has its statistics
     """
 
     def __init__(
@@ -130,8 +131,8 @@ class Ahead:
     def _foresee(self) -> None:
         """Have draws of the next chains made in the background.
 
-        The method is called after a whole chunk of this chain was handed out, so that no other step moves its
-        variables.
+        The method is called only after PyMC has taken a whole chunk of this chain, which shows that no other
+        step moves the chain's variables.
         """
         assert self._source is not None
         while self._siblings is not None and len(self._foreseen) < min(self._to_come, self._source.spare):
@@ -190,7 +191,8 @@ class Ahead:
     def _moved_by_others(self, changed: list[str], point: PointType) -> None:
         """Continue from a point at which other steps have moved variables."""
         assert self._source is not None
-        self._foresee_nothing()  # the other steps will move the variables of the next chain, too
+        # other steps will move the variables of the next chains, too, whose draws made ahead are then useless
+        self._foresee_nothing()
         left = [] if self._ended else [n for n in changed if n in self.by_nuts]
         if left := [name for name in left if name not in self._order.left]:
             if new := [name for name in left if name not in self._left_before]:
@@ -218,8 +220,8 @@ class Ahead:
         if self.by_nuts:  # these zeros are the result if other steps move all variables of NUTS
             each[self.slots[0]] = {name: dtype() for name, (dtype, _) in NUTS_STATISTICS.items()}
         for place, names in self._chunk.blocks:
-            # PyMC declares no statistics for a NUTS that only moves the variables left when a discrete step
-            # integrates others out
+            # A NUTS that is needed only because a discrete step integrates variables out has no statistics:
+            # the step had declared its statistics to PyMC before.
             nowhere = place == STANDS_IN or (place == NUTS and not self.by_nuts)
             stats = {} if nowhere else each[self.slots[place + 1]]
             for name in names:
@@ -276,7 +278,8 @@ class Ahead:
         """Have the source continue from the state that was set, and hand out the draws after this state."""
         assert self._handed is not None
         handed, self._handed = self._handed, None
-        another = not self._last  # the chain begins at the given point, with the adaptation of the state
+        # whether a new chain begins at the given point, with the adaptation of the state that was set
+        another = not self._last
         if another:
             done, tune = handed.first + handed.used, handed.order.tune
             seed, draws = seed_from(self._rng), done - tune + self._order.draws

@@ -44,9 +44,10 @@ class AutoStep(DiscreteStep):
 
     - counts that a term joins, by their amount, with continuous variables (the size of a population and the
       probability to be seen): `CollapsedNUTS` takes all continuous variables, with the counts summed out;
-    - labels of mixtures with unknown weights, means and standard deviations: the same;
+    - labels of mixtures with unknown weights, means and standard deviations: `CollapsedNUTS` takes all
+      continuous variables, with the labels summed out;
     - coefficients that discrete variables gate, in a regression with indicators: `CollapsedNUTS` with
-      `integrate` takes both and the other continuous variables.
+      `integrate` takes the coefficients, the indicators and the other continuous variables.
 
     Vectors of counts with a fixed sum (Multinomial), permutations, and counts of which linear combinations
     are known get a `BlockGibbs` of their own, which draws elements together. All other discrete variables get
@@ -96,7 +97,9 @@ class AutoStep(DiscreteStep):
         cls.check_options(options)
         model = model_of(options.pop("model", None), vars, cls.__name__)
         names = block_of(model, vars, constrained=True, equations=True)
-        for name in free(model, DISCRETE):  # a bare pm.sample() gives these variables PyMC's Metropolis
+        # A bare pm.sample() gives PyMC's Metropolis to discrete variables that no step of the package can
+        # take; this step leaves them where they are, which is logged.
+        for name in free(model, DISCRETE):
             if name not in names and (why := reason_refused(model, name, constrained=True, equations=True)):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         of_nuts = OfNuts.of_step(options.pop("target_accept", 0.8), options.pop("nuts", None))
@@ -218,7 +221,7 @@ def register() -> None:
     All other variables stay with PyMC's own steps.
     """
     if AutoStep not in STEP_METHODS:
-        # PyMC takes the first of several steps with the same competence
+        # `AutoStep` comes first, since PyMC takes the first of several steps with the same competence
         STEP_METHODS.insert(0, AutoStep)
 
 

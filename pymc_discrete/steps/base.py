@@ -65,7 +65,7 @@ class JaxStep(DrawsAhead, BlockedStep):
     checked : whether the start of the chain has been checked
     learned : what tuning has learned about the chain
     by_nuts, of_nuts : names of the continuous value variables that NUTS moves in the step's own program, and
-        its options
+        the options of this NUTS
     tune : whether the chain is tuning
     tune_draws : number of tuning draws of the chain
     draws : number of draws of the chain after tuning
@@ -138,7 +138,8 @@ class JaxStep(DrawsAhead, BlockedStep):
         values = values_by_name(self.model)
         self.vars = [*self.vars, *(values[name] for name in by_nuts)]
         if by_nuts:
-            # PyMC prints all variables of a step after its name, as if NUTS moved none of them
+            # This is logged, since PyMC prints all variables of a step after the step's name, as if NUTS
+            # moved none of them.
             _log.info(f"{type(self).__name__}: NUTS moves {shown(by_nuts)} in the same program.")
             self.declare({**NUTS_STATISTICS, **self.stats_dtypes_shapes})
         self.start_ahead()
@@ -217,7 +218,8 @@ class JaxStep(DrawsAhead, BlockedStep):
         """Drop everything that was built and learned, if the model has changed."""
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            # these were made for the variables and the shapes of data before the change
+            # The initial point, and all that is built on first use, have the variables and the shapes of data
+            # from before the change of the model.
             self._initial_point = None
             for name in self._built():
                 self.__dict__.pop(name, None)
@@ -228,7 +230,8 @@ class JaxStep(DrawsAhead, BlockedStep):
     def _reset(self) -> None:
         """Begin a new chain: forget what was learned of the previous one."""
         self.checked = False
-        _ = self._snapshot  # the density is computed now, at its first use, and belongs to the present model
+        # reading the property takes the snapshot now, so that later changes of the model are noticed
+        _ = self._snapshot
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         super().setup_chain(rng, tune, draws)
@@ -258,8 +261,10 @@ class JaxStep(DrawsAhead, BlockedStep):
         return new, [{**stats, "model_logp": logp}]
 
     def stopped_by_nuts(self) -> bool:
-        """Whether PyMC's NUTS, which stops without a reason, would run before tuning can leave an impossible
-        start.
+        """Whether PyMC's NUTS runs beside the step, and would stop at an impossible start.
+
+        PyMC's NUTS then gives no reason, so that the step raises its own error, although tuning might have
+        left the impossible start.
         """
         return False
 
@@ -286,7 +291,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         Returns
         -------
         point : the new point
-        logp : float, nats, the model's log density there
+        logp : float, nats, the model's log density at the new point
         stats : {name: value} of the sampler statistics
         """
 

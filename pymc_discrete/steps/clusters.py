@@ -19,7 +19,7 @@ ROUNDED = 1e-10  # differences of log densities that count as rounding errors, r
 
 
 def clusters_suit(density: ModelDensity) -> bool:
-    """Whether pairs of sites prefer equal values and nothing else, or have two values, judged by some pairs.
+    """Whether pairs of sites only prefer equal values, or have two values each, judged by some of the pairs.
 
     The answer only decides which step is chosen: `SwendsenWang` itself looks at every table in every context.
     So a few tables suffice, and PyTensor evaluates their elements, without starting JAX.
@@ -67,8 +67,11 @@ def strength(
     a: int,
     b: int,
 ) -> float | None:
-    """The J nats by which two sites prefer equal values, or, of two values, equal or different ones; else
+    """The strength of the interaction of two sites, in nats, if it is one that `SwendsenWang` takes; else
     None.
+
+    It is J >= 0 for sites that prefer equal values by J nats, and nothing else; two sites of two values may
+    also prefer different values. The argument `x` has the values of all other sites.
     """
     n = int(min(upper[a] - lower[a] + 1, VALUES))
     f = np.empty((n, n))
@@ -78,7 +81,8 @@ def strength(
         f[i, j] = logdensity(y)
     if not np.isfinite(f).all():
         return None
-    # the interaction of J [i = j] and unary terms is 2 J on the diagonal, J elsewhere
+    # Less its first row and column, which removes the unary terms, the table of an interaction J [i = j] is
+    # 2 J on the diagonal and J elsewhere.
     twice = (f - f[:, :1] - f[:1] + f[0, 0])[1:, 1:]
     J, noise = twice[0, 0] / 2, ROUNDED * np.abs(f).max()
     if n == 2:

@@ -141,11 +141,12 @@ class CollapsedNUTS(NutsInJax):
 
     @classmethod
     def names_of(cls, model: pm.Model, vars: Any) -> tuple[list[str], list[str]]:
-        """The names of the continuous and of the discrete value variables.
+        """The names of the continuous and of the discrete value variables in the argument `vars`.
 
         Raises
         ------
         ValueError
+            If there are no continuous or no discrete ones.
         """
         continuous, discrete = cls.divided_by_kind(model, vars)
         if not continuous or not discrete:
@@ -232,7 +233,8 @@ class CollapsedNUTS(NutsInJax):
         stretches = np.asarray(self._stretches(seeds[0], x, self._usual))
         rest = {name: value for name, value in point.items() if name not in self.summed}
         if self._draws == 0 and self._sum(rest, stretches) == -np.inf:
-            # no value in the stretches is possible, so that NUTS could not move
+            # No value in the stretches is possible, so that NUTS could not move: the chain starts at a
+            # possible state instead.
             inputs = self.collapsed.inputs(point | self.collapsed.density.numbers)
             refuse_nan(self.model)
             given = x

@@ -55,7 +55,7 @@ _log = logging.getLogger("pymc.discrete")
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-# the microseconds that each of the `computations` of a transition takes, besides its operations
+# the microseconds that each of the `Method.computations` of a transition takes, besides its operations
 OVERHEAD = 2.0
 
 
@@ -107,8 +107,8 @@ class DiscreteStep(JaxStep):
     target_accept : float, default 0.8
         Acceptance that the step size of NUTS is tuned to, where the step moves continuous variables.
     nuts : dict, optional
-        "max_treedepth" (10) and "dense" ("auto") of this NUTS, as in `sample`, which has its own arguments
-        for both.
+        "max_treedepth" (10) and "dense" ("auto") of this NUTS, as in `sample`, which takes `target_accept`
+        and `nuts` itself.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 
@@ -389,8 +389,8 @@ class DiscreteStep(JaxStep):
     def _use(self, tuning: bool) -> None:
         """Set the kernel's parameters to the values that tuning has found."""
         params = self.tuner.tuned(self.learned, tuning)
-        # A Python float is weakly typed in JAX: it takes the precision of the arrays that it is combined
-        # with.
+        # Parameters become Python floats, which are weakly typed in JAX: they take the precision of the
+        # arrays that they are combined with.
         given = self.tuner.params
         self.params = {n: p if p is given[n] or np.ndim(p) else float(p) for n, p in params.items()}
 
@@ -454,7 +454,7 @@ class DiscreteStep(JaxStep):
         """(d,) int, the sites at a point if they are possible, else a possible state, if one is found."""
         space = self.target.space
         x = space.ravel(point)
-        # these are the same arrays as in `check_start`, so that nothing is compiled again
+        # the inputs have the shapes and types that `check_start` uses, so that nothing is compiled again
         inputs = self.density.split(point)[1]
         found = possible_start(self.density, solved(space, x), inputs, self.rng)
         say_moved(space.names_at(np.flatnonzero(found != x)))

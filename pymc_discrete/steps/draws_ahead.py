@@ -100,8 +100,9 @@ class DrawsAhead(HasChain):
         made = programs().Engines(
             self.model, moves.steps, moves.summed, moved, moves.of_nuts, moves.instead, self.replicas
         )
-        # This is called before the first chunk is made, which takes long: a user may interrupt that, and the
-        # next call may fork. JAX must be running by then, and is, since its devices were asked for above.
+        # JAX must be running when its warning is hidden, and it is: `Engines` has asked for its devices. The
+        # warning is hidden before the first chunk is made, which takes long: a user may interrupt it, and the
+        # next call of `pm.sample` may fork.
         no_warning_of_forks()
         return made
 
@@ -152,7 +153,8 @@ class DrawsAhead(HasChain):
         sent = cloudpickle.dumps((type(self), self.__getstate__()))
         if not self.draws_ahead:
             return received, (None, sent)
-        self.ahead.expect(0)  # other processes will run the chains, so the step is served to them
+        # other processes will run the chains: this process begins none ahead, and serves the step to them
+        self.ahead.expect(0)
         address = self._served.address()
         return received, (
             FactsOfStep(
@@ -168,7 +170,5 @@ class DrawsAhead(HasChain):
 
 
 def programs() -> ModuleType:
-    """The module that makes the programs of whole models, imported when it is needed, since blackjax starts
-    JAX.
-    """
+    """The module that makes the programs of whole models; it imports JAX, and is imported when needed."""
     return import_module("pymc_discrete.engine.course")

@@ -33,11 +33,13 @@ class IntegratedNUTS(NutsInJax):
     With :math:`\beta` the coefficients, :math:`z` the sites and :math:`\theta` the other continuous
     variables, a draw is
 
-    1. :math:`\theta` by NUTS on :math:`\log \int p(\beta, z, \theta) \, d\beta`, which leaves :math:`p(\theta
-    \mid z)` invariant; 2. :math:`z` by the discrete step, which leaves :math:`p(z \mid \theta)` invariant; 3.
-    :math:`\beta` from :math:`p(\beta \mid z, \theta)`.
+    1. :math:`\theta` by NUTS on :math:`\log \int p(\beta, z, \theta) \, d\beta`, which leaves
+       :math:`p(\theta \mid z)` invariant;
+    2. :math:`z` by the discrete step, which leaves :math:`p(z \mid \theta)` invariant;
+    3. :math:`\beta` from :math:`p(\beta \mid z, \theta)`.
 
-    None of these reads the old :math:`\beta`, so no other step may come between 1 and 3.
+    None of the three reads the old :math:`\beta`, which does not fit the new :math:`\theta` and :math:`z`. So
+    no other step, which would read it, may come between 1 and 3.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ class IntegratedNUTS(NutsInJax):
 
     @classmethod
     def divided(cls, model: pm.Model, vars: Any, integrate: Any) -> tuple[list[str], list[str], list[str]]:
-        """The names of the variables that NUTS moves, of the discrete variables, and of the integrated ones.
+        """The names of the variables that NUTS moves, of the discrete ones, and of those integrated out.
 
         Raises
         ------

@@ -137,7 +137,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
     # ------------------------------------------------------------ built on first use
     @functools.cached_property
     def _snapshot(self) -> Snapshot:
-        """The content of the model at the time when the rest was built."""
+        """The content of the model at the time when the step built its densities."""
         return Snapshot.of(self.model)
 
     @functools.cached_property
@@ -178,7 +178,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
             self._initial_point = None
             for name in self._built():
                 self.__dict__.pop(name, None)
-            # the density is computed now, at its first use, and belongs to the present model
+            # reading the property takes the snapshot now, so that later changes of the model are noticed
             _ = self._snapshot
         if self.draws_ahead:
             self.ahead.set_up(self.rng, tune, draws)
@@ -213,7 +213,7 @@ class NutsInJax(DrawsAhead, BlockedStep):
         if foreign or self._draws == 0:
             self._nuts.setup_chain(self.rng.spawn(1)[0], int(self.tune), 0)
         self._function.hold(point)
-        # PyMC's NUTS takes all variables that it is given for its own
+        # PyMC's NUTS takes all variables of a point for its own, so it gets a point with only its variables
         return self._nuts.step({name: point[name] for name in self._function.names})
 
     def _keep(self, point: PointType) -> PointType:
@@ -266,11 +266,11 @@ class LogpAndGradient:
         return value + rest, slope
 
     def hold(self, point: PointType) -> None:
-        """Store the values of the other variables of a point."""
+        """Compute and store what the density needs of the variables of a point that NUTS does not move."""
         self._held = self._prepare(self._density.others(self._numbers | point))
 
     def at(self, point: PointType) -> float:
-        """The log density, nats, at the values of a point and the stored values of other variables."""
+        """The log density, nats, at a point; of variables that NUTS does not move, `hold` has the values."""
         q = np.concatenate([np.ravel(point[name]) for name in self.names])
         return float(self._pytensor_function(q)[0])
 

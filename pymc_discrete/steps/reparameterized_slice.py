@@ -33,15 +33,13 @@ from pymc_discrete.steps.for_nuts import moved_in_jax
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-UPDATE = 2.0  # the overhead of an update, besides its evaluations of the density, in microseconds
-EVALUATIONS = 8.0  # the mean number of evaluations of the density in an update
+# the time of a slice update along one direction, in microseconds, besides its evaluations of the density
+UPDATE = 2.0
+EVALUATIONS = 8.0  # the mean number of evaluations of the density in a slice update
 # the largest number of sweeps that "auto" chooses; if draws stay correlated, another step helps more than
 # further sweeps
 MOST_SLICE_SWEEPS = 4
 STILL = 0.9  # if a larger share of updates stays in place, the user is warned
-
-
-# the statistics of `SliceInfo`, in its order
 
 
 @dataclass_state
@@ -90,9 +88,9 @@ class ReparameterizedSlice(JaxStep):
 
     *Invariance*: exact for any density, also where slices consist of several intervals. Directions and widths
     are frozen after tuning and independent of the point. Given them, Neal's procedure is reversible, because
-    the intervals that lead from one point to another have the same probability from either point. The search
-    of the paper's App. E is not reversible (bisection finds *a* root) and not used here;
-    `differentiable_slice_sample` uses it, with an acceptance test.
+    the intervals that lead from one point to another have the same probability from either point. The root
+    search of Zoltowski, Cai and Adams 2021, App. E, is not reversible (bisection finds *a* root) and not used
+    by this step; `differentiable_slice_sample` uses it, with an acceptance test.
 
     Values are in PyMC's unconstrained space, where the support of a bounded variable has no boundary. With
     `default_transform=None` the support has a boundary, and sampling is exact as well.

@@ -189,8 +189,9 @@ class Server:
             answering.acquire()
 
     def close_in_child(self) -> None:
-        """Close the sockets that a forked process inherits, without which no client would see this process
-        end.
+        """Close the sockets that this process has inherited by a fork.
+
+        While they are open, the clients do not see that the process which serves them has ended.
         """
         for inherited in (self._listener, *self._open):
             inherited.close()
@@ -229,8 +230,10 @@ class Served:
         return Address(server.place, server.key, self._name)
 
     def source(self, here: Callable[[], ChainSource]) -> ChainSource:
-        """A source of draws: of the home, in a process that was forked from it; otherwise a result
-        of `here`."""
+        """A source of draws: the home process, if this process was forked from it, else the result of `here`.
+
+        The result of `here` is also used if the home does not answer.
+        """
         if self._home == os.getpid() or _inherited is None:
             return here()
         return Remote.at(Address(*_inherited, self._name)) or here()
@@ -240,7 +243,8 @@ _served: "weakref.WeakValueDictionary[str, Served]" = weakref.WeakValueDictionar
 _server: Server | None = None
 # the place and the key of the home's server, in a forked process
 _inherited: tuple[str | tuple[str, int], bytes] | None = None
-_hidden: warnings.catch_warnings | None = None  # a lock that is held while the process forks
+# the context in which JAX's warning about forks is hidden, while the process forks
+_hidden: warnings.catch_warnings | None = None
 
 
 def server_of_process() -> Server:
@@ -252,8 +256,7 @@ def server_of_process() -> Server:
 
 
 def no_warning_of_forks() -> None:
-    """A context without JAX's warning about forks while a step is served, since PyMC's workers do not use
-    JAX.
+    """From now on, hide JAX's warning at each fork if a step is served, since PyMC's workers do not use JAX.
 
     JAX registers its warning with `os.register_at_fork` when its backend starts. Registered functions run in
     the reverse order of registration, so that a function that is registered later hides the warning in time.
@@ -416,7 +419,7 @@ class FactsOfStep(NamedTuple):
 
     Attributes
     ----------
-    home : the process of the step
+    home : the id of the process that made the step
     address : Address
     ahead : the arguments of `Ahead` except the first one
     settings : the step's settings, which a `sampling_state` must share

@@ -27,7 +27,7 @@ from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, SwendsenWa
 _log = logging.getLogger("pymc.discrete")
 
 
-# the reason that is logged for a step which itself says how the differences of its variables are found
+# {step: the reason for its choice, which is logged}; how differences are found, the step itself logs
 WHY = {
     BlockGibbs: "conditionals are exact",
     TreeGibbs: "conditionals are exact, and the sites that interact are drawn at once",
@@ -144,9 +144,9 @@ def sampled_instead(model: pm.Model, names: list[str]) -> list[Any]:
 def counts_along(step: DiscreteStep) -> list[str]:
     """Variables, in the space of a step, that are counts which limit each other, and that NUTS may also move.
 
-    They are the counts of the step, if some of them are tied to continuous variables that NUTS moves. For
-    counts that are independent given these variables, such as the abundances of sites, conditional draws are
-    as good.
+    They are the counts of the step, if some of them are tied to continuous variables that NUTS moves. Of
+    counts that are independent given the continuous variables, such as the abundances at several places,
+    none need be named: draws of each from its conditional are as good as moves by NUTS.
     """
     moved = for_nuts(step.model)
     density, space = cast(ModelDensity, step.target.density), step.target.space

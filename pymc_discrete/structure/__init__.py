@@ -1,6 +1,6 @@
 """PyTensor graphs, and the analyses of them."""
 
-# The rules of all Ops are registered here, before any graph is analysed.
+# This import registers the rules by which the analyses treat each Op, before any graph is analysed.
 from pymc_discrete.structure import ops
 
 __all__ = ["ops"]

@@ -40,7 +40,7 @@ class Analysis[T](ABC):
         return False
 
     def of(self, var: Variable) -> T:
-        """The value of a variable."""
+        """The value that the analysis gives to a variable."""
         pending = [var]
         while pending:  # The walk is depth first and not recursive, since graphs may be deep.
             current = pending[-1]
@@ -61,7 +61,8 @@ class Analysis[T](ABC):
 
     def blame(self, node: Apply) -> None:
         """Record that a node is the reason why no better value of its outputs is known, for messages."""
-        # PyTensor's name of an Op that wraps a function of JAX is the memory address of that function
+        # The name that PyTensor gives to an Op that wraps a function of JAX is the memory address of this
+        # function, which tells a user nothing. A message names the class of the Op instead.
         name = type(node.op).__name__ if isinstance(node.op, JAXOp) else str(node.op)
         self._causes.update(dict.fromkeys(node.outputs, name))
 
@@ -95,9 +96,7 @@ class Depends(Analysis[bool]):
 
 
 def directly_read(graphs: Sequence[Variable], variables: Sequence[Variable]) -> list[Variable]:
-    """The ones among some variables that graphs read directly, and not only through others of these
-    variables.
-    """
+    """The variables of a list that graphs read directly, not only by way of other variables of the list."""
     wanted = set(variables)
     inputs = [v for node in toposort(list(graphs), blockers=list(variables)) for v in node.inputs]
     return [v for v in dict.fromkeys([*graphs, *inputs]) if v in wanted]

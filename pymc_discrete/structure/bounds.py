@@ -1,6 +1,7 @@
 """Lower and upper bounds of the integer tensors of a graph, by interval arithmetic.
 
-The rules of Ops are in `ops/`. Here is what they share: arithmetic of intervals.
+The rules of Ops are in `ops/`. This file has the analysis that applies the rules, and the arithmetic of
+intervals that the rules share.
 """
 
 import math
@@ -42,13 +43,13 @@ class IntegerBounds(Analysis[Interval]):
         self._known = dict(known)
 
     def given(self, more: Mapping[Variable, Interval]) -> "IntegerBounds":
-        """The same analysis, with bounds of `more` inputs of the graph."""
+        """A new analysis of the same graph that also knows the bounds of the inputs in `more`."""
         return IntegerBounds(self._known | dict(more))
 
     @cached_property
     def finite(self) -> "SurelyFinite":
-        """The analysis of which tensors are finite. Bounds of floats hold for these; other floats
-        may be nan."""
+        """The analysis of which tensors are surely finite. The bounds of any other float tensor do not say
+        that its elements are within them, since an element may be nan."""
         return SurelyFinite(self)
 
     def after(self, node: Apply, values: list[Interval]) -> list[Interval]:
@@ -63,7 +64,8 @@ class IntegerBounds(Analysis[Interval]):
             low, high = bounds_after(node.op, node, values)
             if math.isnan(low) or math.isnan(high):
                 return UNKNOWN
-            # floats of 32 bits are rounded, which keeps their order, so that rounded bounds are bounds
+            # A result stored in 32 bits is rounded. Rounding keeps the order of numbers, so that the bounds,
+            # rounded in the same way, are bounds of the rounded result.
             with np.errstate(over="ignore"):
                 low, high = (float(np.asarray(b, dtype)) for b in (low, high))
             return low, high
@@ -124,7 +126,7 @@ def bounds_after(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
 
 @singledispatch
 def hold_for_floats(op: Op) -> bool:
-    """Whether `bounds_after` also holds where the output and the inputs are floats."""
+    """Whether the bounds that `bounds_after` gives for an Op also hold where output and inputs are floats."""
     return type(op) in REARRANGING
 
 

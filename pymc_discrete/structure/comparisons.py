@@ -13,8 +13,8 @@ from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
-# Ops that may stand between a switch and the term that is computed from it: if any element of the switch is
-# -inf, the log density is -inf too
+# Ops that may stand between a switch and the term of the log density that is computed from the switch: they
+# copy, move or add up elements, so that an element -inf of the switch makes the log density -inf
 PASSED_ON = (
     Alloc,
     Sum,

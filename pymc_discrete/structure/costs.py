@@ -13,19 +13,19 @@ from pytensor.tensor.math import Dot
 from pymc_discrete.structure.logp_graph import LogpGraph
 
 COSTLY = {"exp": 10, "log": 10, "gammaln": 40, "softplus": 20, "sigmoid": 15, "pow": 10, "tanh": 15}
-# the names of JAX's primitives with these costs
+# the costs of JAX's primitives by name: JAX calls gammaln lgamma, and sigmoid logistic
 COSTLY_IN_JAX = COSTLY | {"lgamma": COSTLY["gammaln"], "logistic": COSTLY["sigmoid"]}
 
 
 def of_scalar_op(node: Apply) -> float:
-    """The cost of one element of an elementwise function; 0 for other Ops."""
+    """The cost of one element of an elementwise function, in additions; 0 for other Ops."""
     return COSTLY.get(str(node.op.scalar_op), 1) if isinstance(node.op, Elemwise) else 0.0
 
 
 def of_graph(outputs: list[Variable], graph: LogpGraph, stop: set[Variable]) -> float:
-    """The cost of computing `outputs` once from the variables `stop`.
+    """The cost, in additions, of computing `outputs` once from the variables `stop`.
 
-    Nodes that do not depend on the block are computed once per context, and not counted.
+    Nodes that do not depend on the block are not counted: a draw computes them once, and `outputs` often.
     """
     total = 0.0
     for node in toposort(outputs, blockers=list(stop)):
@@ -51,7 +51,7 @@ def of_graph(outputs: list[Variable], graph: LogpGraph, stop: set[Variable]) -> 
 
 
 def of_jaxpr(jaxpr: Any) -> float:
-    """The cost of a function of JAX.
+    """The cost, in additions, of a function that JAX has traced (a jaxpr).
 
     The body of a `while` loop counts once, since the number of its iterations is not known, and all branches
     of a condition count.

@@ -42,7 +42,8 @@ class Degree(Analysis[float]):
 
     def _after(self, node: Apply, out: Variable, values: list[float]) -> float:
         sites = self.dependence.of(out)
-        # any function of n finite sites is a polynomial of degree n in indicators of their values
+        # Any function of n sites with finite supports is a polynomial of degree n in the indicators of their
+        # values, so that the degree of an element is at most the number of its sites.
         most = math.inf if sites is None else sites.shape[1]
         if most < 2:
             return most

@@ -30,8 +30,8 @@ class Dependence(Analysis[np.ndarray | None]):
 
     @property
     def largest(self) -> int:
-        """The largest number of sites of an element; a variable with more sites in some element counts as
-        dense.
+        """The most sites that an element may depend on; a variable with an element that depends on more
+        counts as dense.
         """
         return max(4, min(16, self.d // 4))
 
@@ -96,8 +96,9 @@ class Dependence(Analysis[np.ndarray | None]):
 
 
 def distinct(sites: np.ndarray) -> np.ndarray:
-    """The distinct elements of every row in increasing order, padded with -1 to the length of the longest
-    row.
+    """The distinct sites of every row of an array (n, J) in increasing order, where -1 is padding.
+
+    The rows are padded on the right, up to the number of sites of the row with most sites.
     """
     if sites.shape[1] > 1 and not ((sites[:, :1] >= 0).all() and (sites[:, 1:] > sites[:, :-1]).all()):
         top = np.iinfo(sites.dtype).max

@@ -21,7 +21,8 @@ def log_gamma(n):
 
     Where all n are less than `TABLE`, the values are looked up: computing log Gamma takes ten times as long.
     """
-    # the import of SciPy's function is slow, and most models do not need it
+    # SciPy's function is imported when the first table is made: the import is slow, and most models need no
+    # table
     from scipy.special import gammaln
 
     n = jnp.asarray(n, int)

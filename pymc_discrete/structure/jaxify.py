@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# importing the PyTensor dispatch does not start a JAX backend
+# Importing PyTensor's dispatch for JAX starts no backend of JAX, which would hang in some forked processes.
 import pytensor.link.jax.dispatch  # noqa: F401 the import registers PyTensor's conversions
 import pytensor.tensor as pt
 from pytensor.compile import mode
@@ -37,7 +37,7 @@ ONCE = (
     "PyTensor's version for JAX adds each time. Write x[index].set(x[index] + y)."
 )
 
-# the errors of JAX, and of PyTensor's conversion of an Op, for sizes that are no constants
+# the errors that JAX, or PyTensor's conversion of an Op to JAX, raises where a size is not a constant
 FAILURES = (TypeError, IndexError, AttributeError)
 
 
@@ -47,7 +47,7 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
     No JAX backend is started.
     """
     for node in toposort(list(outputs)):
-        # PyTensor's conversion also leaves these Ops out, with a warning
+        # a check needs no JAX version, since PyTensor's conversion leaves checks out, with a warning
         if isinstance(node.op, CheckAndRaise):
             continue
         if adds_once(node.op):
@@ -68,7 +68,7 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
 
 
 def adds_once(op: Op) -> bool:
-    """Whether an Op, or an Op in its inner graph, is an increment that counts an element once."""
+    """Whether an Op, or an Op in its inner graph, adds to an element only once if its index is repeated."""
     if isinstance(op, Blockwise):
         return adds_once(op.core_op)
     if isinstance(op, HasInnerGraph):
@@ -115,8 +115,8 @@ class JaxFunction:
 
     The graph is rewritten for JAX when the function is made, and converted at the first call: the conversion
     puts its constants on the device, which starts JAX. Numbers have the width that JAX is set to at the call
-    (`jax.enable_x64`), whatever the dtypes in the graph. NumPy arrays may be passed beside values that JAX
-    traces, which do not index NumPy's own arrays.
+    (`jax.enable_x64`), whatever the dtypes in the graph. NumPy arrays among the arguments become arrays of
+    JAX, since a value that JAX traces cannot be an index into a NumPy array.
 
     Parameters
     ----------
@@ -125,7 +125,8 @@ class JaxFunction:
     Raises
     ------
     NotImplementedError
-        For increments that count an element once, since PyTensor's version of them for JAX is wrong.
+        For an increment that adds to an element only once if its index is repeated: PyTensor's version of the
+        increment for JAX adds each time.
     """
 
     def __init__(

@@ -31,10 +31,10 @@ def decided_by_rounding(total: Variable, graph: LogpGraph) -> Callable[[Variable
 
 
 def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
-    """The tensors below a comparison or a step-like function into which no continuous unknown enters.
+    """The tensors that enter a comparison or a step-like function which no continuous unknown enters.
 
-    The compared tensor may equal the threshold in some states. With a continuous unknown this has probability
-    0.
+    What such a comparison compares may equal its threshold in some states. If a continuous unknown enters a
+    comparison, a tie has probability 0.
     """
     found: set[Variable] = set()
     continuous = {v for v in graph.others if not (is_whole(v) or isinstance(v, Number))}
@@ -48,8 +48,9 @@ def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
 
 
 def is_rounded(var: Variable, graph: LogpGraph) -> bool:
-    """Whether rounding makes a sum depend on the order of its summands: they are no integers or short
-    fractions.
+    """Whether rounding makes a sum depend on the order of its summands.
+
+    Sums of integers, or of short binary fractions such as 3/8, are exact in every order.
 
     Raises
     ------

@@ -82,7 +82,7 @@ class Selections(NamedTuple):
         return x[tuple(index)] if new is None else new
 
     def _moved(self, x: Variable, index: list, ndim: int) -> Variable | None:
-        """x[index], with the selection moved before the computation of x; None where this is impossible."""
+        """x[index], computed from selections of what x is computed from; None where this is impossible."""
         node = x.owner
         if node is None or any(i in self.moving for i in index):
             return None
@@ -134,5 +134,5 @@ def is_integers(i: object) -> bool:
 
 
 def index_of_the_only(ndim: int) -> Variable:
-    """An index, with the given number of axes, that selects the only element of an axis."""
+    """An index of `ndim` axes that selects the only element along an axis of length 1."""
     return pt.constant(np.zeros((1,) * ndim, "int64"))

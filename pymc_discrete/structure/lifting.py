@@ -43,8 +43,8 @@ def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) 
         if len(node.outputs) > 1:
             return None
         if not any(i in moving for i in inputs):
-            # A comparison of tensors outside the block, such as the check that a probability is at most 1,
-            # may be true at all values of the parameters.
+            # A comparison that does not depend on the block, such as the check that a probability is at most
+            # 1, may be true at all values of the parameters; a constant then takes its place.
             check = simplified(node.op, node, inputs, moving, bounds) if out.type.dtype == "bool" else None
             return None if check is None else [check]
         if discrete and (product := without_sparse(node, inputs)) is not None:
@@ -62,8 +62,8 @@ def lift(outputs: list[Variable], roots: list[Variable], bounds: IntegerBounds) 
 def simplified(
     op: Op, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
 ) -> Variable | None:
-    """A simpler form of a node with the given inputs, for which there are more rules; None where there is
-    none.
+    """A simpler form of a node on the given inputs, whose Ops more analyses have rules for; None where there
+    is none.
     """
     return None
 
@@ -75,7 +75,7 @@ class Selection(NamedTuple):
     Attributes
     ----------
     sources : the tensors that are selected from
-    choose : (tensors) -> the same selection from these tensors in place of `sources`
+    choose : (tensors) -> the selection at the same positions from these tensors, in place of `sources`
     key : equal for two selections at the same positions of sources of the same shapes
     """
 
@@ -135,7 +135,7 @@ class RowSelection(NamedTuple):
     Attributes
     ----------
     x : a tensor that does not depend on the block
-    indices : of its first p dimensions, all of one shape
+    indices : the p arrays i, j, ... of indices of the first p dimensions of x, all of one shape
     q : the number of dimensions of each index
     """
 
@@ -169,7 +169,8 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
         return None
     x, indices, q = inner
     if isinstance(node.op, DimShuffle):
-        behind = inputs[0].type.ndim - q  # the dimensions of a row, which must stay last and in order
+        # the number of dimensions of a row; only a transposition that leaves these last and in order is moved
+        behind = inputs[0].type.ndim - q
         order = node.op.new_order
         ahead = order[: len(order) - behind]
         if (
@@ -186,7 +187,8 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
     ahead, behind = index[:q], index[q:]
     if all(isinstance(j, Variable) for j in ahead):
         if q and not all(isinstance(j, Variable) for j in index[: q + 1]):
-            return None  # NumPy would put the dimensions of the indices at another position
+            # with a slice behind the indices, NumPy may put the dimensions of the indices at another position
+            return None
         return x[(*(i[tuple(ahead)] if q else i for i in indices), *behind)]
     return None
 
@@ -213,7 +215,12 @@ def row_by_row(node: Apply, inputs: list[Variable], moving: Depends) -> Variable
 def on_rows(var: Variable, q: int, p: int) -> Variable | None:
     """An input that is the same for all selected rows, reshaped to broadcast against all rows of the tensor.
 
-    None where the input differs between the rows; `q` and `p` are as for `for_rows`.
+    None where the input differs between the rows.
+
+    Parameters
+    ----------
+    q : the number of dimensions of the indices, the first dimensions of the selection
+    p : the number of indices, the first dimensions of the tensor
     """
     if getattr(var.type, "ndim", 0) == 0:
         return var
@@ -235,6 +242,14 @@ def for_rows(op: Op, node: Apply, inputs: list[Variable], q: int, p: int) -> Var
 
 
 def of_row(axis: int, ndim: int, q: int, p: int) -> int | None:
-    """The axis of the tensor for an axis of the selection; None for an axis that belongs to the indices."""
+    """The axis of a tensor x that becomes an axis of a selection `x[i, j, ...]` of its rows.
+
+    None for one of the first q axes of the selection, which are the dimensions of the indices.
+
+    Parameters
+    ----------
+    axis : the axis of the selection
+    ndim, q, p : the number of dimensions of the selection, of dimensions of each index, and of indices
+    """
     axis = axis % ndim
     return axis - q + p if axis >= q else None

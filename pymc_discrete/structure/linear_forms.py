@@ -28,7 +28,7 @@ class LinearForms(Analysis[Form]):
 
     Parameters
     ----------
-    bounds : of the tensors
+    bounds : the bounds of all tensors of the graph; a tensor whose two bounds are equal is a constant
     is_random : (variable) -> whether the variable stays itself, although it is computed from others
     """
 
@@ -44,7 +44,7 @@ class LinearForms(Analysis[Form]):
             return not self._only_expands(op)
         return not (
             computed_by(var, Add, Cast, Identity, Mul, Neg, Sub)
-            # integers of fewer than 64 bits may wrap around
+            # integers of fewer than 64 bits may wrap around, and then a sum of them is no linear form
             and var.type.dtype == "int64"
             and all(i.type.dtype.startswith(("int", "bool")) for i in var.owner.inputs)
         )

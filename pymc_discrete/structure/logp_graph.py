@@ -18,22 +18,26 @@ from pymc_discrete.structure.numbers import Derivation, Number, hoisted, numbers
 
 SHAPES = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["ShapeOpt", "local_shape_to_shape_i"]))
 INTEGRATED = "integrated out"  # the name of the term that stands for an integral
-# prefix of the names of variables that a program draws at the start of each transition, for terms to read
+# prefix of the names of the further variables: variables that no model has, which a program draws at the
+# start of each draw, and given which a likelihood is a quadratic form
 AUXILIARY = "/auxiliary: "
 
 
 class Gates(NamedTuple):
     """A quadratic form in coefficients, of which some are multiplied by gates: functions of discrete sites.
 
-    The data depend on the effective coefficients gates * beta. The precision matrix is the prior's, plus the
-    data's times gates gates' element by element; the linear term is the prior's plus gates times the data's.
+    The log density of the coefficients beta (p,) is -beta' A beta / 2 + b' beta, up to a constant. The data
+    depend on the effective coefficients gates * beta, so that, with products element by element,
+
+        A = prior_precision + gates gates' * data_precision
+        b = prior_linear + gates * data_linear
 
     Attributes
     ----------
-    gated : (p,) bool, which coefficients have a gate; their priors are independent
+    gated : (p,) bool, which coefficients have a gate; the priors of these coefficients are independent
     gates : (p,), the gates, 1 for coefficients without a gate
-    data_precision, data_linear : (p, p) and (p,), of the effective coefficients
-    prior_precision, prior_linear : (p, p) and (p,), of the coefficients
+    data_precision, data_linear : (p, p) and (p,), the log likelihood as a quadratic form in gates * beta
+    prior_precision, prior_linear : (p, p) and (p,), the log prior as a quadratic form in beta
     """
 
     gated: np.ndarray
@@ -45,21 +49,21 @@ class Gates(NamedTuple):
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables of the graph among the attributes."""
+        """The attributes that are variables of a graph, in their order: all but `gated`."""
         return list(self[1:])
 
     def of(self, variables: list[Variable]) -> "Gates":
-        """The same form with other `variables`."""
+        """This quadratic form with other variables in place of its own, in the order of `self.variables`."""
         return Gates(self.gated, *variables)
 
 
 class Columns(NamedTuple):
-    """A quadratic form in a linear predictor X (gates * beta), without matrices of the coefficients.
+    """A quadratic form in a linear predictor X (gates * beta), without a matrix over all coefficients beta.
 
     Attributes
     ----------
-    places : (q,) int, the index of each column's coefficient among all coefficients; the priors of these are
-        independent
+    places : (q,) int, for each column of X with a gate, the index of its coefficient among all coefficients;
+        the priors of the coefficients with a gate are independent
     others : (m,) int, the indices of the coefficients without a gate
     form : the variables of the graph, in the order of `integrals.active.PredictorForm`: the gates (q,) first
     """
@@ -70,12 +74,14 @@ class Columns(NamedTuple):
 
     @property
     def gates(self) -> Variable:
-        """(q,), the gate of each column."""
+        """(q,), the gate of each column of X that has one."""
         return self.form[0]
 
 
 class Integral(NamedTuple):
-    """The density of coefficients that were integrated out: exp(-beta' A beta / 2 + b' beta), given all else.
+    """The density of coefficients beta that were integrated out, given all else.
+
+    The density is exp(-beta' A beta / 2 + b' beta), up to a constant factor.
 
     Attributes
     ----------
@@ -153,7 +159,7 @@ class LogpGraph:
         self._depends = Depends(self.values)
 
     def claim(self, names: Collection[str]) -> None:
-        """Treat the terms of these variables and potentials as terms that depend on the block."""
+        """Count the terms of the named variables and potentials as terms that depend on the block."""
         own = [
             (name, t)
             for name, t in self.untouched
@@ -163,7 +169,7 @@ class LogpGraph:
         self.terms = [*self.terms, *own]
 
     def depends(self, var: Variable) -> bool:
-        """Whether a variable of the graph, or a variable computed from such ones, depends on the block."""
+        """Whether a variable, which the graph may or may not contain, depends on the block."""
         return var in self._depends
 
     @property
@@ -189,9 +195,9 @@ class LogpGraph:
         return [v for v in self.read if v not in elsewhere]
 
     def shape(self, var: Variable) -> tuple[int, ...]:
-        """The shape of a tensor of the graph, or of a tensor computed from such ones.
+        """The shape of a tensor of the graph, or of a tensor computed from tensors of the graph.
 
-        Where its type does not determine the shape, it is computed at the point `start`.
+        A shape that the type of the tensor leaves open is computed at the point `start`.
         """
         known = getattr(var.type, "shape", ())
         if None not in known:
@@ -216,7 +222,10 @@ class LogpGraph:
         return int(np.prod(self.shape(var)))
 
     def hoist(self, outputs: list[Variable], prefix: str) -> list[Variable]:
-        """Graphs of the same inputs, in which parts computed from numbers alone become further numbers."""
+        """`outputs` with a new number in place of each largest part that is computed from numbers alone.
+
+        The new numbers become inputs of this graph. Their names begin with `prefix`.
+        """
         outputs, derived = hoisted(outputs, prefix)
         known = {v.name for v in self.others}
         new = [v for v in numbers_in(outputs) if v.name not in known]
@@ -230,7 +239,7 @@ class LogpGraph:
         return outputs
 
     def forget_numbers(self, outputs: list[Variable]) -> None:
-        """Remove from the inputs the numbers that none of the outputs reads."""
+        """Remove from the inputs of the graph the numbers that none of `outputs` reads."""
         read = set(numbers_in(outputs))
         self.others = [v for v in self.others if v in read or not isinstance(v, Number)]
 

@@ -52,8 +52,7 @@ class Number(TensorVariable):
 
 
 class OfNumbers(Analysis[bool | None]):
-    """Whether a variable is computed from numbers and constants alone: True if so, None from
-    constants alone."""
+    """Whether a variable is computed from numbers and constants alone; None if from constants alone."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -72,7 +71,7 @@ def numbers_in(graphs: Iterable[Variable]) -> list[Number]:
 
 
 def values_of_graphs(graphs: Sequence[Variable], values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """The values of graphs of numbers, given {name of a number: value}."""
+    """The values of graphs whose only inputs are numbers, given {name of a number: value}."""
     if not graphs:
         return []
     numbers = numbers_in(graphs)
@@ -112,12 +111,14 @@ def is_bool(v: Variable) -> bool:
 
 
 class NeedsValues(Exception):
-    """A graph can only be analysed if the values of some numbers are known; they then become a part of the
-    key.
+    """A graph can only be analysed if the values of some numbers are known.
+
+    The values then become a part of the key by which what was made for a model is kept, so that it is used
+    again only for models with these values.
 
     Attributes
     ----------
-    names : the names of these numbers
+    names : the names of the numbers whose values are needed
     """
 
     def __init__(self, names: set[str]):
@@ -147,7 +148,8 @@ def hoisted(outputs: list[Variable], prefix: str) -> tuple[list[Variable], dict[
             parts += [i for i in node.inputs if alone.of(i) is True]
     parts = [v for v in dict.fromkeys(parts) if v.owner is not None and isinstance(v.type, TensorType)]
     vague = [part for part in parts if None in part.type.shape]
-    # The shapes of such parts may depend on the values of numbers, and would become a part of the program.
+    # A part without a static shape may have a shape that depends on the values of numbers. A program could
+    # then not be used for other numbers, since shapes are a part of it.
     if vague:
         raise NeedsValues({str(v.name) for v in numbers_in(vague)})
     values = values_of_graphs(parts, {str(v.name): v.value for v in numbers_in(parts)})
@@ -163,9 +165,9 @@ class Derivation:
 
     Parameters
     ----------
-    inputs : the numbers that the graph reads
-    derived : see `hoisted`
-    decisions : see `decided`
+    inputs : the numbers that the graph reads: numbers of the model, and numbers derived from them
+    derived : {name of a derived number: the graph of other numbers that computes it}, as from `hoisted`
+    decisions : the comparisons of numbers that were replaced by their outcome, as from `decided`
     """
 
     def __init__(self, inputs: Sequence[Number], derived: dict[str, Variable], decisions: Sequence[Decision]):
@@ -174,8 +176,13 @@ class Derivation:
         self._decisions = list(decisions)
 
     def extended(self, derived: dict[str, Variable], read: Sequence[Number] = ()) -> "Derivation":
-        """The same derivation with further inputs, each computed from its numbers, or in `read` if
-        it is one."""
+        """A derivation that also computes further inputs.
+
+        Parameters
+        ----------
+        derived : {name of a further input: the graph of numbers that computes it}
+        read : further inputs that are numbers of the model themselves
+        """
         graphs = list(derived.values())
         known: dict[Variable, Variable] = {
             v: self._derived[str(v.name)] for v in numbers_in(graphs) if v.name in self._derived
@@ -198,7 +205,11 @@ class Derivation:
         return pytensor.function(self._numbers, self._graphs, mode=AS_WRITTEN)
 
     def of(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-        """The values of the inputs, given the values of a model's numbers; None where a decision differs."""
+        """The values of the inputs, given the values of a model's numbers.
+
+        None where the graph does not hold for these values: where a comparison has another outcome, or a
+        derived number another shape or dtype.
+        """
         if not self._graphs:
             return {name: values[name] for name in self._plain}
         with PYTENSOR, np.errstate(all="ignore"):

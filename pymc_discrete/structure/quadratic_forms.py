@@ -3,8 +3,8 @@ pairs.
 
     x' A y = sum of A_ij x_i y_j over the nonzero elements of A
 
-An element of this sum depends on the sites of x_i and y_j only; an element of x_i (A y)_i depends on the
-sites of all neighbours of i.
+An element of this sum depends on the sites of x_i and y_j only; the product x_i (A y)_i depends on the sites
+of all y_j for which A_ij is not 0.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,10 @@ ENTRIES = 8
 
 
 def sum_of_products(factors: Sequence[Variable], moving: Depends) -> Variable:
-    """The sum of the elementwise product of vectors, written over pairs if a vector is a sparse matrix times
-    another.
+    """The sum of the elementwise product of vectors.
+
+    If one of the vectors is a constant matrix with few nonzeros times a vector that depends on the block, the
+    sum is written over the nonzero elements of the matrix.
 
     Parameters
     ----------

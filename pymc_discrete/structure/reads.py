@@ -20,7 +20,9 @@ from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_discrete.structure.logp_graph import LogpGraph
 
-LARGEST_TABLE = 4_000_000  # the largest number of elements of an array in `reads`; a larger array is not made
+# An array of the indices of the elements that an Op reads is made only up to this number of elements. Where
+# it would be larger, each output element counts as depending on all elements of the inputs.
+LARGEST_TABLE = 4_000_000
 
 
 _in_order: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()
@@ -77,7 +79,7 @@ class Entries:
         are, for every output, the c elements of each entry, (..., c, k), with k as in `Elements`.
     entry, place : for every output (n_out,) int, the entry that each element belongs to, and its position
         among the c elements of the entry
-    passes : as in `Elements`
+    passes : whether the Op only selects, compares or rearranges elements, without arithmetic
     """
 
     reads: list[np.ndarray | None]

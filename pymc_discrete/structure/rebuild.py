@@ -43,7 +43,7 @@ def context_inputs(outputs: list[Variable], roots: list[Variable]) -> list[Varia
 def remade(node: Apply, inputs: list[Variable]) -> list[Variable]:
     """The outputs of a node's Op on inputs of other types.
 
-    Sum, Prod and MakeVector store the dtype of their output; here it is inferred anew from the inputs.
+    Sum, Prod and MakeVector store the dtype of their output, which is inferred anew from the new inputs.
     """
     if isinstance(node.op, Sum | Prod):
         return type(node.op)(axis=node.op.axis).make_node(*inputs).outputs
@@ -71,7 +71,8 @@ def rebuild(
         inputs = [memo.get(i, i) for i in node.inputs]
         new = rewrite(node, inputs) if rewrite else None
         if new is None and any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
-            # a length that has become a constant is now a part of the type of the tensor
+            # Where a length has become a constant, the Op is applied anew, so that the type of its output has
+            # the length; where all types stay, the copy of a node is cheaper.
             same = all(
                 a.type == b.type and isinstance(a, Constant) == isinstance(b, Constant)
                 for a, b in zip(inputs, node.inputs, strict=True)
@@ -153,7 +154,7 @@ def rewrite(fg: FunctionGraph) -> None:
 
 
 def rewritten(outputs: list[Variable]) -> list[Variable]:
-    """Canonical copies of `outputs`, in terms of the same inputs."""
+    """Copies of graphs in PyTensor's canonical form, as functions of the inputs of the graphs."""
     inputs = [v for v in graph_inputs(outputs) if not isinstance(v, Constant)]
     fg = FunctionGraph(inputs, outputs, clone=True)
     rewrite(fg)

@@ -28,13 +28,14 @@ NOT_WORTH_IT = 1e-8  # nats; smaller deviations of a log density are never repor
 
 
 class Rounding(Analysis[Variable | None]):
-    """The error bound E of the floats of a graph; None for other variables."""
+    """For each float tensor of a graph, a graph of its error bound E; None for other variables."""
 
     def __init__(self) -> None:
         super().__init__({})
 
     def at_leaf(self, var: Variable) -> Variable | None:
-        return pt.zeros_like(var, dtype="float64") if is_float(var) else None  # inputs are exact
+        # an input of the graph has no rounding error
+        return pt.zeros_like(var, dtype="float64") if is_float(var) else None
 
     def after(self, node: Apply, values: list[Variable | None]) -> list[Variable | None]:
         errors = [error_after(node.op, node, o, values) if is_float(o) else None for o in node.outputs]
@@ -50,7 +51,7 @@ def rounding_of(total: Variable, inputs: list[Variable]) -> Callable[..., float]
     (values of `inputs`, NumPy arrays) -> the error of `total` in nats, divided by the spacing of floats at 1
     """
     error = Rounding().of(total)
-    error = pt.zeros(()) if error is None else error  # integers are exact
+    error = pt.zeros(()) if error is None else error  # the bound is None for integers, which are not rounded
     return pytensor.function(inputs, error, mode="FAST_COMPILE", on_unused_input="ignore")
 
 
@@ -79,7 +80,8 @@ def error_after(op: Op, node: Apply, out: Variable, errors: list[Variable | None
     """The error bound of an output of a node, given the error bounds of its inputs, None for inputs that are
     no floats.
 
-    For an Op without a rule, it is the sum over the inputs of their largest error and largest magnitude.
+    For an Op without a rule, the bound is |out|, plus the largest error and the largest magnitude of each
+    input.
     """
     largest = [
         e.max() + finite(abs(i)).max() for i, e in zip(node.inputs, errors, strict=True) if e is not None

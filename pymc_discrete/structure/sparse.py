@@ -16,7 +16,9 @@ from pytensor.sparse.type import SparseTensorType
 
 from pymc_discrete.structure.analysis import Depends
 
-LARGEST_GROUP = 64  # the largest number of elements in a row; a matrix with longer rows becomes dense
+# A sparse matrix with a row of more nonzero elements becomes dense: the sum over a row is padded to the
+# longest row.
+LARGEST_GROUP = 64
 LARGEST_DENSE = 4_000_000  # the largest number of elements of a matrix that becomes dense
 
 
@@ -54,8 +56,8 @@ def sparse_product(matrix: Any, x: Variable) -> Variable:
     width = max(int(count.max(initial=0)), 1)
     if width > LARGEST_GROUP and np.prod(matrix.shape) <= LARGEST_DENSE:
         return pt.dot(pt.constant(matrix.toarray()), x)
-    # All rows are padded to one width. Padding repeats the first element of its row, with weight 0; in an
-    # empty row it reads some element of the matrix.
+    # All rows of the matrix are padded to the length of the longest. Padding repeats the first element of a
+    # row, with weight 0; in an empty row it reads some other element of the matrix.
     place = matrix.indptr[:-1, None] + np.where(np.arange(width) < count[:, None], np.arange(width), 0)
     place = np.minimum(place, max(matrix.nnz - 1, 0))
     live = np.arange(width) < count[:, None]

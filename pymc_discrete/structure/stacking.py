@@ -1,9 +1,9 @@
 """Combines terms of equal structure into one vectorised term, and their variables into one vector.
 
 Users write models in loops: 150 scalar states of a Markov chain, each with its own prior term. Compiled one
-by one, the program grows with the number of variables. Here graphs that consist of the same Ops are
-*stacked*: a variable that all of them share stays, constants and variables that differ are put along a new
-first axis, and the Ops are applied along that axis. Discrete variables at the same position of stacked graphs
+by one, the program grows with the number of variables. This module *stacks* graphs that consist of the same
+Ops: a variable that all graphs share stays, constants and variables that differ are put along a new first
+axis, and the Ops are applied along that axis. Discrete variables at the same position of stacked graphs
 become parts of one vector, so that all later code sees one variable in place of many. The rules of Ops are in
 `ops/`.
 """
@@ -32,7 +32,7 @@ NamedTerm = tuple[str, Variable]
 
 
 class NotAlike(Exception):
-    """The given graphs cannot be stacked."""
+    """Graphs cannot be stacked: written as one graph, with a new first axis along which they differ."""
 
 
 class Signatures:
@@ -80,12 +80,13 @@ class Stack:
 
     Parameters
     ----------
-    leaf : (variables) -> their stack, for variables of the model
+    leaf : (variables of the model) -> the tensor of these variables along a new first axis
     """
 
     def __init__(self, leaf: Callable[[tuple[Variable, ...]], Variable]):
         self.leaf = leaf
-        # for each tuple of members: (their stack, True), or (x, False) if all members equal one variable x
+        # for each tuple of variables to be stacked: (their stack, True), or (x, False) if all are equal to
+        # one variable x
         self._stacks: dict[tuple[Variable, ...], tuple[Variable, bool]] = {}
 
     def of(self, members: Sequence[Variable]) -> Variable:
@@ -110,7 +111,7 @@ class Stack:
         return stacked if batched else pt.stack([stacked] * len(requested))
 
     def _inputs(self, members: tuple[Variable, ...]) -> Iterator[tuple[Variable, ...]]:
-        """The tuples of members that must be stacked before these members."""
+        """The tuples of variables whose stacks the stack of `members` is computed from."""
         distinct = tuple(dict.fromkeys(members))
         if len(distinct) == 1 or members[0].owner is None:
             return
@@ -120,7 +121,7 @@ class Stack:
         yield from zip(*(m.owner.inputs for m in members), strict=True)
 
     def _make(self, members: tuple[Variable, ...]) -> tuple[Variable, bool]:
-        """(the stack, True), or (the variable that all members equal, False)."""
+        """(the stack of some variables, True), or (x, False) if all are equal to one variable x."""
         distinct = list(dict.fromkeys(members))
         first = members[0]
         if len(distinct) == 1:
@@ -231,7 +232,7 @@ class Alike:
 
 
 class Vectors:
-    """Joins several variables that play the same role into one vector.
+    """Joins the variables of each of some groups into one vector, and writes each variable as a part of it.
 
     Parameters
     ----------
@@ -281,7 +282,7 @@ class Vectors:
 
 
 def joined_alike(outputs: list[Variable], vectors: Vectors, stack: Stack, alike: Alike) -> list[Variable]:
-    """The graph as a function of the vectors; inputs of a Join that have equal structure are stacked."""
+    """`outputs` as functions of vectors of variables; inputs of a Join with equal structure are stacked."""
 
     def join(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         groups = alike.inputs(node)
@@ -301,7 +302,8 @@ def joined(
     groups : groups of indices of inputs with equal structure
     """
     pieces: list[Variable] = []
-    order: list[int] = []  # the indices of the inputs, in the order in which the pieces contain them
+    # the indices of the inputs of the Join, in the order in which the pieces of the new tensor contain them
+    order: list[int] = []
     axis = node.op.axis % node.outputs[0].type.ndim if isinstance(node.op, Join) else 0
     lengths = [i.type.shape[axis] if isinstance(node.op, Join) else 1 for i in node.inputs]
     if None in lengths:
@@ -312,7 +314,7 @@ def joined(
         except NotAlike:
             continue
         order += group
-        # the new axis is merged with the axis along which the inputs are joined
+        # the first axis of the stack is merged with the axis along which the Join joins its inputs
         if isinstance(node.op, Join):
             shape = node.inputs[group[0]].type.shape
             part = part.dimshuffle(*range(1, 1 + axis), 0, *range(1 + axis, part.ndim))
@@ -341,11 +343,11 @@ def in_vectors(
 
     Parameters
     ----------
-    groups : see `Vectors`
+    groups : {name of the vector: variables of static shapes}; a group of one variable stays that variable
 
     Returns
     -------
-    values : as in `Vectors`
+    values : the vectors, and the variables that stay, in the order of `groups`
     outputs : the outputs as functions of `values`
     """
     vectors = Vectors(groups)
@@ -370,7 +372,7 @@ class Stacked:
     ----------
     terms : [(name, tensor)] as functions of the new `values` and `others`
     values, others : variables and vectors, ordered by the first variable that each contains
-    groups, groups_of_others : for each of them the names of the variables that it contains
+    groups, groups_of_others : for each of `values`, and of `others`, the names of the variables it contains
     written_as_one : {name of a stacked term: the names of the terms that it is made of}
     """
 

@@ -27,17 +27,19 @@ def is_sum(var: Variable) -> bool:
 
 
 def summands(var: Variable, graph: LogpGraph) -> Summands | None:
-    """Tensors whose weighted sums add up to the sum over the elements of a tensor, by the Op that computes
-    it.
+    """[(tensor, factor)] whose weighted sums add up to the sum over the elements of `var`.
 
-    None where the sum cannot be split.
+    The split follows from the Op that computes `var`. None where the sum cannot be split.
     """
     return None if var.owner is None else summands_of(var.owner.op, var.owner, graph)
 
 
 @singledispatch
 def summands_of(op: Op, node: Apply, graph: LogpGraph) -> Summands | None:
-    """`summands` of the only output of a node; None for an Op that cannot be split."""
+    """[(tensor, factor)] whose weighted sums add up to the sum over the elements of a node's only output.
+
+    None for an Op whose sum cannot be split.
+    """
     return None
 
 
@@ -60,8 +62,8 @@ def distributed(var: Variable, graph: LogpGraph) -> Summands | None:
 def all_summands(var: Variable, graph: LogpGraph) -> list[Variable]:
     """Tensors whose elements add up to the sum over the elements of `var`, up to a constant.
 
-    Sums are split repeatedly, as long as a summand contains a sum over an axis; if there is none, the result
-    is `[var]`. The constant does not depend on the block.
+    Sums are split repeatedly, as long as a summand contains a sum over an axis; if `var` contains none, the
+    result is `[var]`. The constant does not depend on the block.
     """
     weighted = _split_sums(var, None, graph) or [(var, None)]
     return [part if weight is None else part * weight for part, weight in weighted if graph.depends(part)]

@@ -79,7 +79,7 @@ def narrower(parts: Summands | None, width: int, dependence: Dependence) -> Summ
 
 
 def separates(var: Variable, dependence: Dependence) -> bool:
-    """Whether splitting sums leaves terms whose elements depend on one site each."""
+    """Whether the sum over a tensor can be split until each element of each part depends on one site only."""
     if not dependence.graph.depends(var):
         return True
     sites = dependence.of(var)

@@ -85,8 +85,8 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 Where = dict[int, np.ndarray]
 
-# Bounds of floats may be off by rounding. Bounds decide a comparison of floats only if they are apart by more
-# than this, relative to their size.
+# Bounds of floats may be off by rounding. The bounds of two float tensors decide a comparison of the tensors
+# only if they are apart by more than this, relative to their size.
 CLOSE = 1e-6
 LARGEST_EXACT = 2**24  # every integer up to this is exact as a 32-bit float
 
@@ -101,10 +101,11 @@ class ScalarRules(NamedTuple):
     bounds_of_floats : whether `bounds` also holds for floats, such as rounded bounds of a distribution
     degree : (node, degrees of the inputs) -> the degree of the result
     slope : (inputs, n) -> the derivative with respect to input n; by default PyTensor's
-    unread : (op, inputs, graph) -> {index of an input: where it does not matter}, bool arrays that broadcast
-        with the output; there a constant input, or the bounds, decide the result
-    summands : (node, graph) -> see `summands_of`
-    simpler : (node, inputs, bounds) -> see `simplified`
+    unread : (op, inputs, graph) -> {index of an input: where the input does not matter}, bool arrays that
+        broadcast with the output; an input does not matter where a constant input, or bounds, decide the
+        result
+    summands : (node, graph) -> [(tensor, factor)] whose weighted sums add up to the sum over the output
+    simpler : (node, inputs, bounds) -> a simpler form of the node on the inputs, or None
     least, most : the smallest and the largest possible result; None where it is not known
     selects : whether the Op only selects or compares elements, without arithmetic
     tame : whether the Op maps finite values to finite values of a similar order of magnitude
@@ -192,11 +193,12 @@ def bounds_of_sign(node: Apply, inputs: list[Interval]) -> Interval:
 
 def bounds_of_quotient(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
-    # NumPy gives 0 for a division by 0. XLA gives -1, from which JAX subtracts 1, as from other negative
-    # quotients.
+    # The bounds must hold for NumPy and for JAX. NumPy gives 0 for an integer divided by 0. XLA gives -1,
+    # from which JAX's `//` may subtract 1, as it does to round negative quotients down.
     found: list[Interval] = [(-2.0, 0.0)] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
-        # a quotient is monotone in the dividend and in the divisor
+        # For divisors of one sign, a quotient is monotone in the dividend and in the divisor, so that it is
+        # largest and smallest at ends of their intervals.
         corners = [quotient(a, b) for a in x for b in (low, high) if math.isfinite(a) or math.isfinite(b)]
         found.append((min(corners), max(corners)))
     return hull(*found)
@@ -217,7 +219,8 @@ def signed(bounds: Interval) -> list[Interval]:
 
 def bounds_of_remainder(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
-    # NumPy gives 0 for the remainder of a division by 0, and XLA gives the dividend
+    # The bounds must hold for NumPy and for JAX: NumPy gives 0 for the remainder of a division by 0, and XLA
+    # gives the dividend.
     found = [(0.0, 0.0), x] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
         # a remainder has the sign of the divisor, and a dividend smaller than the divisor is its own
@@ -240,8 +243,9 @@ def bounds_of_disjunction(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def bounds_of_bits(node: Apply, inputs: list[Interval]) -> Interval:
-    """Bounds of all integers with the bits of the largest input; negative ones too if an input may be
-    negative.
+    """Bounds of an Op on the bits of integers: of all integers with as many bits as the largest input.
+
+    Negative integers are included if an input may be negative.
     """
     largest = max(end if end >= 0 else -end - 1 for bounds in inputs for end in bounds)
     top = float(2 ** int(largest).bit_length() - 1) if math.isfinite(largest) else math.inf
@@ -275,17 +279,17 @@ def product_of_others(inputs: list[Variable], n: int) -> Variable:
 
 # ---------------------------------------------------------------- inputs that do not matter
 def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a comparison, where bounds decide it, such as x >= 0 for an x that is never negative."""
+    """For a comparison, the inputs where bounds decide it, such as x >= 0 for an x that is never negative."""
     outcomes = outcome(op, inputs, graph)
     if outcomes is None:
         return {}
-    # All elements of a variable share its bounds, which decide the outcome; the elements of a constant are
-    # read.
+    # The bounds of a variable are the bounds of all its elements, so that no element need be read where the
+    # bounds decide. A constant has no bounds: its elements decide, and are read.
     return {j: ~np.isnan(outcomes) for j, i in enumerate(inputs) if not isinstance(i, Constant)}
 
 
 def unread_branches(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a switch, the branch that its condition does not take."""
+    """For a switch, the branches, where a constant or the outcome of a comparison says they are not taken."""
     condition = settled(inputs[0], graph)
     return {} if condition is None else {1: condition == 0, 2: (condition != 0) & ~np.isnan(condition)}
 
@@ -306,9 +310,10 @@ def unread_beside_true(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -
 
 
 def unread_beside(decides: int, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a product or a conjunction: the integers beside a constant `decides`, which decides the result.
+    """For a product or a logical Op: the integer inputs, where another input is known to be `decides`.
 
-    Only integers are left out of a product: 0 times a float may be nan.
+    Such an input decides the result: 0 in a product or in AND, and 1 in OR. Inputs that are floats are read
+    all the same, since 0 times a float may be nan.
     """
     known = {j: value for j, i in enumerate(inputs) if (value := settled(i, graph)) is not None}
     found = {}
@@ -367,7 +372,7 @@ def without_casts(var: Variable) -> Variable:
 
 # ---------------------------------------------------------------- sums of their elements
 def summands_of_sum(node: Apply, graph: LogpGraph) -> Summands:
-    """The summands of a sum or a difference: each input, as often as it is broadcast."""
+    """The summands of a sum or a difference: each input, times the number of times that it is broadcast."""
     subtracts = isinstance(node.op.scalar_op, Sub)
     parts: Summands = []
     for j, i in enumerate(node.inputs):
@@ -410,7 +415,7 @@ def only_moving(node: Apply, graph: LogpGraph) -> Variable | None:
 def of_booleans(
     function: Callable[..., Variable],
 ) -> Callable[[Apply, list[Variable], IntegerBounds], Variable | None]:
-    """The simpler form of a sum or a product of booleans, which JAX would compute with integers."""
+    """A rule that writes a sum or a product of booleans as OR or AND; JAX would compute with integers."""
 
     def simpler(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
         return functools.reduce(function, inputs) if node.outputs[0].type.dtype == "bool" else None
@@ -435,8 +440,7 @@ def decided_by_bounds(
     Parameters
     ----------
     holds, fails : (bounds of the first argument, bounds of the second, whether both are integers) -> whether
-        the
-        comparison is true, and whether it is false, for all values within these bounds
+        the comparison is true, and whether it is false, for all values within these bounds
     """
 
     def simpler(node: Apply, inputs: list[Variable], bounds: IntegerBounds) -> Variable | None:
@@ -473,7 +477,7 @@ def surely_at_most(a: Interval, b: Interval, whole: bool) -> bool:
 def of_second_and_first(
     compares: Callable[[Interval, Interval, bool], bool],
 ) -> Callable[[Interval, Interval, bool], bool]:
-    """The comparison with its two arguments exchanged."""
+    """A test of the bounds of two arguments, made of a test that takes the two bounds in the other order."""
     return lambda a, b, whole: compares(b, a, whole)
 
 
@@ -499,8 +503,8 @@ def without_constants(node: Apply, inputs: list[Variable], bounds: IntegerBounds
     (out,), neutral = node.outputs, isinstance(node.op.scalar_op, AND)
     if out.type.dtype != "bool" or None in out.type.shape:
         return None
-    # True changes nothing in a conjunction, and False nothing in a disjunction; the other value decides the
-    # result
+    # True changes nothing in a conjunction, where False decides the result. False changes nothing in a
+    # disjunction, where True decides the result.
     known = [constant_of(i) for i in inputs]
     if any(k == (not neutral) for k in known):
         return pt.constant(np.full(out.type.shape, not neutral))
@@ -626,7 +630,7 @@ SCALAR_RULES: dict[type[ScalarOp], ScalarRules] = {
     Invert: ScalarRules(bounds=bounds_of_inverted_bits, selects=True),
 }
 COMPARISONS = (EQ, NEQ, LT, LE, GT, GE)
-# besides the `tame` functions, the functions whose results are finite for all finite arguments
+# functions whose results are finite for all finite arguments, besides the functions with `tame` in the table
 STAY_FINITE = (Exp, Softplus, Ceil, Floor, Trunc, RoundHalfToEven, RoundHalfAwayFromZero)
 SELECTORS = tuple(op for op, rules in SCALAR_RULES.items() if rules.selects)
 
@@ -696,7 +700,8 @@ def _(op: Elemwise, node: Apply, out: Variable, errors: list[Variable | None]) -
     parts = [abs(out)]
     for n, e in enumerate(errors):
         if e is not None:
-            # the error is 0 where the error of the input is 0, even if the slope is infinite
+            # An input without an error adds no error, also where the slope is infinite and 0 times the slope
+            # would be nan.
             parts.append(pt.switch(pt.eq(e, 0), 0.0, abs(slope(op, node.inputs, n)) * e))
     return pt.add(*parts) if len(parts) > 1 else parts[0]
 

@@ -95,7 +95,8 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
     rows_a, columns_b = graph.size(a) // n, graph.size(b) // n
     shape = graph.shape(node.outputs[0])
 
-    # (n, n_out): row j holds the change of the result per unit change of element j along the summed axis
+    # (n, n_out): row j holds how much the product changes per unit change of element j of the moving factor,
+    # counted along the axis that is summed over
     def columns(inputs, dtype=float):
         other = jnp.asarray(inputs[1 - moving], dtype)
         return other.reshape(rows_a, n).T if moving == 1 else other.reshape(n, columns_b)
@@ -111,7 +112,8 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
             coefficients = column[:, None]
         else:
             which = place[0] if rows is None else jnp.asarray(place[0])[rows]
-            coefficients = column[which]  # the change has the shape (r, m, n_out)
+            # (r, m, n_out), the changes of the product per unit change of the m elements of each of r sites
+            coefficients = column[which]
         if free == 1:
             out = (
                 (delta[:, 0, :, None] * coefficients[:, 0, None, :])
@@ -168,7 +170,7 @@ def dot_bounds(op: Op, node: Apply, inputs: list[Interval]) -> Interval:
 def _(
     op: Dot, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
 ) -> Variable | None:
-    """The simpler form of a product of two vectors: a sum over elements, which can be split into terms."""
+    """A product of two vectors as a sum of elementwise products, which can be split into terms."""
     (out,) = node.outputs
     if not set(out.type.shape) <= {1}:
         return None

@@ -1,4 +1,4 @@
-"""Rules that all Ops share that only move elements, for the families `shapes` and `subtensors`."""
+"""Rules for Ops that only move elements, shared by the modules `shapes` and `subtensors`."""
 
 import math
 from collections.abc import Callable
@@ -81,8 +81,9 @@ def rearranged(
         return None  # the Op has cast its data, so that the indices may have been rounded or truncated
     starts = np.array([s for _, s in source_of])
     source = np.searchsorted(starts, ids, side="right") - 1
-    # An empty input has the same offset as the next input. Of inputs with equal offsets, `searchsorted` with
-    # side="right" finds the last one, which is not empty.
+    # The elements of all inputs are numbered in turn; `starts` has the number of each input's first element.
+    # An input without elements has the start of the next input. Of inputs with equal starts, `searchsorted`
+    # with side="right" finds the last, which has elements.
     reads: list[np.ndarray | None] = [np.full((ids.size, 1), -1) for _ in node.inputs]
     for s, (j, start) in enumerate(source_of):
         reads[j] = np.where(source == s, ids - start, -1)[:, None]
@@ -101,7 +102,8 @@ def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.n
 
     Parameters
     ----------
-    reads : as in `Elements`
+    reads : per input an array (n_out, 1) int, the flat index of the element that each output element copies,
+        -1 where it copies an element of another input
     inputs : the indices of the inputs that elements are copied from
     source : (n_out,) int, the input that each output element is copied from, as a position in `inputs`
     """

@@ -118,7 +118,7 @@ def _(op: CAReduce, node: Apply, out: Variable, errors: list[Variable | None]) -
 
 
 def roundings(x: Variable, out: Variable) -> Variable:
-    """The error of a sum in units of one rounding: the square root of the number of its terms.
+    """The error of a sum, in units of the error of one rounding: the square root of the number of summands.
 
     Roundings up and down are equally frequent, so that their sum grows like a random walk.
     """
@@ -146,7 +146,7 @@ def elements_combined(node: Apply, axes: Any) -> float:
 
 
 def product_of(bounds: Interval, n: float) -> Interval:
-    """Bounds of a product of n integers, each with the given bounds; of any number of them if n is
+    """Bounds of a product of n integers, each with the given bounds; of any number of integers if n is
     infinite."""
     low, high = bounds
     if n == math.inf:
@@ -170,7 +170,11 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Summands | None:
 def _(
     op: CAReduce, node: Apply, inputs: list[Variable], moving: Depends, bounds: IntegerBounds
 ) -> Variable | None:
-    """The simpler forms of sums: of products with a sparse matrix, a sum over its elements; of nothing, 0."""
+    """A simpler form of a sum; None where there is none.
+
+    A sum of products with a constant matrix of few nonzeros is written as a sum over the nonzeros, and a sum
+    over no elements as 0.
+    """
     (x,), (out,) = inputs, node.outputs
     if not isinstance(op.scalar_op, Add):
         return None

@@ -41,7 +41,7 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 # ---------------------------------------------------------------- Ops that move elements of their first input
 def reads_first_input(op: Op, node: Apply, graph: LogpGraph) -> Elements | None:
-    """The elements that an Op reads that only moves the elements of its first input."""
+    """The rule for what is read by an Op that only moves the elements of its first input."""
     return rearranged(node, graph, (0,))
 
 
@@ -112,7 +112,8 @@ for _op in (Join, MakeVector):
 
 @elements_of.register
 def _(op: Join, node: Apply, graph: LogpGraph) -> Elements | None:
-    # `np.concatenate` is used, because the Op itself would cast the indices of the elements to its own dtype
+    # What a Join reads is found by joining the indices of the elements. `np.concatenate` joins them, since
+    # the Op would cast the indices to its own dtype.
     return rearranged(
         node, graph, tuple(range(len(node.inputs))), lambda *args: np.concatenate(args, axis=op.axis)
     )
@@ -127,7 +128,8 @@ def _(op: MakeVector, node: Apply, graph: LogpGraph) -> Elements | None:
 
 
 # ---------------------------------------------------------------- Ops with a rule for bounds only
-# The output of each Op has the bounds of its first input. An Op that gets a rule of its own leaves this line.
+# The output of each of these Ops has the bounds of its first input. An Op that also gets rules for degree and
+# rounding is registered by `rearranges` instead.
 REARRANGING.update({CheckAndRaise: 1, Repeat: 1, ViewOp: 1})
 
 
@@ -143,12 +145,15 @@ def _(op: ARange, node: Apply, inputs: list[Interval]) -> Interval:
 
 @bounds_after.register
 def _(op: AllocEmpty, node: Apply, inputs: list[Interval]) -> Interval:
-    return hull()  # the elements of an empty tensor are read only after other values were written to them
+    # An empty interval: the elements of a tensor from `AllocEmpty` are read only after other values, which
+    # have bounds of their own, were written to them.
+    return hull()
 
 
 @stays_finite.register
 def _(op: AllocEmpty, node: Apply, bounds: IntegerBounds) -> bool:
-    # the elements are read only after other values, which are analysed themselves, were written to them
+    # The elements of a tensor from `AllocEmpty` are read only after other values were written to them, and
+    # whether these are finite is asked of the values.
     return True
 
 

@@ -30,15 +30,19 @@ from pymc_discrete.structure.stacking import NotAlike, with_axis
 
 
 def index_entries(op: AdvancedSubtensor | Subtensor, n: int, ndim: int) -> list[Any]:
-    """For each dimension of x, the number of its index among the n inputs after x, or a slice of such
-    numbers.
+    """For each dimension of x in `x[i, :, j]`, where its index is among the n inputs of the node after x.
+
+    An entry is a number, or a slice whose ends are numbers or None.
     """
     entries = list(indices_from_subtensor(range(n), op.idx_list))
     return entries + [slice(None)] * (ndim - len(entries))
 
 
 def with_slices_between(dimensions: list[int]) -> bool:
-    """Whether slices separate the indices: NumPy then moves the dimensions of the indices to the front."""
+    """Whether a slice lies between the dimensions with an array as index, as in `x[i, :, j]`.
+
+    NumPy then moves the dimensions of the arrays to the front of the result.
+    """
     return bool(dimensions) and dimensions != list(range(dimensions[0], dimensions[-1] + 1))
 
 
@@ -168,7 +172,7 @@ def places_read(
 def from_fixed(
     indexing: Indexing, shape: tuple[int, ...], base: np.ndarray, reads: list[np.ndarray | None]
 ) -> Elements:
-    """The rule where x does not depend on the block: elements of x are looked up."""
+    """The rule of `x[i, :, j]` where x does not depend on the block: elements of x are looked up."""
     strides = strides_of(shape)
     reads[0] = None
 
@@ -188,8 +192,9 @@ def from_groups(
     reads: list[np.ndarray | None],
     constants: dict[int, np.ndarray],
 ) -> Elements | None:
-    """The rule where x depends on the block: an output element is one of the group that the indices may
-    select.
+    """The rule of `x[i, :, j]` where x depends on the block.
+
+    An output element reads all elements of x that the indices may select, and is one of them.
 
     Parameters
     ----------
@@ -284,12 +289,12 @@ def indexed(node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> Variabl
 
 
 def index_of(entries: list[Any], flat: list[tuple[Variable, bool]]) -> list[Any]:
-    """The index of each dimension, a variable or a slice.
+    """The index of each dimension of x in `x[i, :, j]`: a variable or a slice.
 
     Parameters
     ----------
-    entries : see `index_entries`
-    flat : [(input after x, whether it is a stack)]
+    entries : for each dimension of x, where its index is in `flat`: a number, or a slice of numbers
+    flat : [(input of the node after x, whether the input is a stack)]
 
     Raises
     ------
@@ -311,8 +316,9 @@ def index_of(entries: list[Any], flat: list[tuple[Variable, bool]]) -> list[Any]
 
 
 def with_first_axis(index: Variable, is_stack: bool, wide: int) -> Variable:
-    """An index with the stacked axis first, followed by `wide` dimensions; an index without a stack
-    broadcasts to it.
+    """A stack of indices with `wide` dimensions after its first axis, so that all indices broadcast.
+
+    An index that is no stack is returned as a tensor, which broadcasts as it is.
     """
     if not is_stack:
         return pt.as_tensor_variable(index) if hasattr(index.type, "ndim") else pt.tensor_from_scalar(index)
