@@ -690,7 +690,7 @@ def is_root(group: EliminatedSites | Paths) -> bool:
 
 
 def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
-    """The tables, nats, that remain of a group once its sites are summed out; and the tables before the sum."""
+    """The tables, nats, that remain once a group's sites are summed out; and the tables before the sum."""
     table = joint(group, arrays)
     return rows_first(logsumexp(table, 0)), rows_first(table)
 

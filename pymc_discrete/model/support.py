@@ -523,7 +523,7 @@ def can_take(rv: Variable) -> bool:
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None:
         return False
-    # only a variable that has dims itself is written without: to look for dims in its ancestors could take long
+    # only a variable that has dims itself is written without: looking for dims in its ancestors could be slow
     rv = without_dims(rv) if has_dims(rv) else rv
     if bounds_of(rv) is None:
         return False
