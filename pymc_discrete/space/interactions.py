@@ -17,13 +17,13 @@ from pymc_discrete.space.space import Space
 
 
 class Sets(NamedTuple):
-    """Sets of sites that change together (see `Variable.constraint`), to be drawn in one way.
+    """Some sets of one variable, the sites of each of which change together (see `Variable.constraint`).
 
     Attributes
     ----------
     n : the index of their variable in the space
     sets : (R,) int, the indices of the sets among those of the variable; if the sets are coloured, sites of
-        different ones do not interact
+        different sets do not interact
     inner : whether sites of the same set may interact, so that only one pair of each set is drawn at a time
     """
 
@@ -160,7 +160,7 @@ class Interactions:
 
     @cached_property
     def neighbourhoods(self) -> list[np.ndarray] | None:
-        """The sites whose differences change when a site changes, or None if there are many.
+        """The sites whose differences change when a site changes; None if a change affects many sites.
 
         There is one array (d, width) int for each variable: for each of the d sites the sites of the
         variable, counted within the variable and padded with its size.
@@ -174,7 +174,10 @@ class Interactions:
 
     @cached_property
     def in_pairs(self) -> np.ndarray:
-        """(d,) bool, the sites that interact with other sites only through tables of pairs."""
+        """(d,) bool, the sites that interact with other sites only through tables of pairs.
+
+        Sites that cannot change, or not alone, are left out.
+        """
         inside = np.zeros(self.space.d, bool)
         inside[self.pairs] = True
         inside[self._apart] = False
@@ -188,7 +191,10 @@ class Interactions:
 
     @cached_property
     def tree(self) -> bool:
-        """Whether the sites that tables join make no cycle: `forests` is then a single forest."""
+        """Whether the sites that tables join make no cycle and interact in no other way.
+
+        The list `forests` then has one covering, by one forest.
+        """
         inside = np.isin(np.arange(self.space.d), self._joined)
         pairs, apart = (links[inside[links].all(axis=1)] for links in (self.pairs, self._apart))
         return len(pairs) > 0 and len(apart) == 0 and is_forest(pairs, self.space.d)
