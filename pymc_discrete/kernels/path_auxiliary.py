@@ -91,7 +91,7 @@ class PathAuxiliary(Method):
 
     @property
     def lengths(self) -> PathLength:
-        """The length of a path."""
+        """The distribution of the length of a path, and how its mean is tuned."""
         largest = LARGEST_MEAN_LENGTH if self.backtrack else LARGEST_AT_ONCE
         largest = LARGEST_RECOMPUTED if self.recompute else largest
         return PathLength("path_length", self.path_length, largest)
@@ -149,8 +149,8 @@ path_auxiliary = kernel_function(PathAuxiliary)
 def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
     """(end, log_forward, log_back) of a path whose differences are computed at each of its points.
 
-    The acceptance probability is the general one of section 3.1. With exact differences and a balanced g it
-    is min(1, Z(x)/Z(y)) (Property 1).
+    The acceptance probability is the general one of Sun et al. 2022, section 3.1. With exact differences and
+    a balancing function it is min(1, Z(x)/Z(y)) (Property 1), where Z is the sum of the weights of all moves.
 
     Parameters
     ----------
@@ -207,9 +207,10 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
 # ---------------------------------------------------------------- PAFS
 def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path drawn with the differences at its start (Eq. 5).
+    """(end, log_forward, log_back) of a path that is drawn with the differences at its start.
 
-    The reverse path has the probability that follows from the differences at its end (Eq. 6).
+    The probability of the reverse path follows from the differences at the end of the path (Sun et al. 2022,
+    Eq. 5 and 6).
 
     Parameters
     ----------
@@ -253,7 +254,7 @@ def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
 
 def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: MovePath | None):
-    """(y, log probability, path) of L moves whose weights come from the differences at `state` (Eq. 5).
+    """(end y, log probability, path) of L moves, with weights from the differences at `state`. (Eq. 5).
 
     After a move, the differences of a finite site are taken relative to its new value, d[i, k] - d[i, new]. A
     windowed site is visited at most once, since its differences are known for its first value only.
@@ -317,7 +318,7 @@ def record(path: MovePath, t, site, column, before) -> MovePath:
 
 # ---------------------------------------------------------------- PAFS without backtracking
 def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path that changes no site twice (App. B.3).
+    """(end, log_forward, log_back) of a path that changes no site twice (Sun et al. 2022, App. B.3).
 
     All sites of the path are drawn at once, ordered and without replacement.
 
@@ -354,11 +355,12 @@ def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, b
 
 # ---------------------------------------------------------------- PAFS on moves of two sites
 def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path of moves of pairs and of single sites (Eq. 5 and 6).
+    """(end, log_forward, log_back) of a path of moves of pairs and of single sites.
 
-    The weights of the moves at each point of the path come from the table of changes of single sites at its
-    start, see `PairMoves.estimates`. The weights of the reverse path come from the table at its end. Without
-    backtracking no move changes a site that has changed before.
+    The weights of the moves at each point of the path come from the table of changes of single sites at the
+    start of the path, see `PairMoves.estimates`. The weights of the reverse path come from the table at the
+    end of the path (as in Eq. 5 and 6 of Sun et al. 2022). Without backtracking no move changes a site that
+    has changed before.
 
     Parameters
     ----------
@@ -370,11 +372,11 @@ def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bo
     largest = 0.9 * np.log(np.finfo(start.carry.weights.dtype).max)
 
     def walk(state: State, choose: Callable):
-        """(end, log probability, moves back) of L moves from a state."""
+        """(end, log probability, inverse moves) of L moves from a state."""
         table, at_state = state.differences
 
         def scaled(estimates):
-            """The log weights less `top`, capped so that `exp` cannot overflow."""
+            """Log weights from estimated differences, less `top`, capped so that `exp` never overflows."""
             return jnp.minimum(log_weights(estimates, False, balancing) - state.carry.top, largest)
 
         def body(t, carried):

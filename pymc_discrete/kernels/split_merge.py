@@ -49,7 +49,8 @@ def split_or_merge(target, n: int):
     """A visit that splits a cluster of variable n, a partition, or merges two.
 
     The move is reversible. Labels without sites may differ, for example where means of clusters are not
-    integrated out, so the label of the new cluster is drawn by how well it fits site i.
+    integrated out, so the label of the new cluster is drawn by how well it fits its
+    first site, one of the two sites that are chosen at random.
     """
     start, v = target.space.blocks[n]
     labels = np.arange(v.lower.min(), v.upper.max() + 1)

@@ -27,8 +27,8 @@ def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Ke
     drawn given its parent from the roots to the leaves. A chain or a tree is one forest, and its draws are
     independent given the rest of the model. A graph with cycles is covered by several forests, which are
     drawn in turn. The coverings are lists of forests made before the run, and a step chooses one of them at
-    random, independently of x. Sites that no table joins to another are drawn as by `block_gibbs`. As there,
-    a step reverses the order of its sweep with probability 1/2.
+    random, independently of x. Sites that no table joins to another are drawn as by `block_gibbs`, and a
+    step reverses the order of its sweep with probability 1/2, as a step of `block_gibbs` does.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def stack_forests(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest
 
 
 def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
-    """x with the sites of a forest drawn given all others.
+    """x with the sites of a forest drawn together, given all other sites.
 
     Parameters
     ----------
@@ -210,7 +210,8 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
     def given_parents(table, parents):
         return jnp.take_along_axis(table, parents[:, None, None], axis=2)[:, :, 0]
 
-    # The last level is treated apart: its columns are indices of roots, and not columns of another level.
+    # The last level, of the children of roots, is treated apart: its `column` holds indices of roots, and not
+    # columns of another level.
     if len(unary):
         messages, totals = jax.lax.scan(up, no_messages, (unary[:-1], tables[:-1], column[:-1]))
         total = unary[-1] + messages

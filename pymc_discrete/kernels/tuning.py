@@ -21,7 +21,7 @@ class Learned(NamedTuple):
     Attributes
     ----------
     adaptation : Adaptation, of the parameter that is tuned to the acceptance probability
-    sums : (3, d) float, as in `spread`; () where units of distance are not tuned
+    sums : (3, d) float, see `spread.no_sums`; () where units of distance are not tuned
     scale : (d,) float, the unit of distance of every site; () where it is not tuned
     """
 

@@ -26,8 +26,8 @@ class Density(CompiledMethods, ABC):
     """A log density as pure JAX functions of x and of a prepared context: all that a kernel asks.
 
     A subclass defines `logdensity`. Every other answer is found by evaluating `logdensity` at each
-    neighbour, and overridden where there is a cheaper way. Functions without a docstring are described in `Target`, under
-    the same name.
+    neighbour, and overridden where there is a cheaper way. Functions without a
+    docstring are described in `Target`, under the same name.
 
     Attributes
     ----------

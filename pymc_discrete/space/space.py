@@ -370,8 +370,8 @@ class Space:
         widths : {name: int}, optional
             See `Variable.width`.
         sums : {name: int or array}, optional
-            Variables whose vectors, along the last axis, have fixed sums: one sum for all vectors, or an array
-            of the variable's shape without its last axis.
+            Variables whose vectors, along the last axis, have fixed sums: one sum for all vectors, or an
+            array of the variable's shape without its last axis.
         permutations : collection of str
             Names of variables whose vectors, along the last axis, are permutations of 0, ..., n - 1, the
             values of their support.
