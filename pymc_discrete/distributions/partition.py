@@ -6,7 +6,7 @@ All of them are of Gibbs type (Gnedin and Pitman 2006): a partition P of n sites
 
 .. math:: p(P) = V_{n,k} \prod_{j=1}^k (1 - d)_{n_j - 1}
 
-where :math:`(x)_m = x (x + 1) \cdots (x + m - 1)`. The kinds differ in d and in the weights V.
+where :math:`(x)_m = x (x + 1) \cdots (x + m - 1)`. The kinds of partition differ in d and in the weights V.
 """
 
 import math
@@ -117,7 +117,7 @@ def labels_and_clusters(rv: TensorVariable) -> tuple[int, int]:
 
 # ---------------------------------------------------------------- its log density
 class PartitionOfSites(Discrete):
-    """The distribution of `PartitionRV`."""
+    """The PyMC distribution whose random variable is `PartitionRV`."""
 
     rv_op = PartitionRV()
 
@@ -139,7 +139,7 @@ class PartitionOfSites(Discrete):
         inside = (value >= 0) & (value < K)
         # `value` is clipped, since as an index out of bounds it would raise an error and not give -inf
         sizes = pt.inc_subtensor(pt.zeros(K)[pt.clip(value, 0, K - 1)], 1.0)
-        # (1 - d)_{m - 1}, which is 1 for m = 1; labels without sites also get 1
+        # the logarithm of (1 - d)_{m - 1} for a cluster of m sites: 0 for m = 1, and for labels without sites
         of_sizes = pt.gammaln(pt.maximum(sizes, 1.0) - discount) - pt.gammaln(1.0 - discount)
         # An element for k = 0 clusters, which never occurs, is put before the weights. Otherwise PyTensor
         # moves the index k - 1 into the sums that compute the weights, and computes these sums again for
@@ -217,9 +217,9 @@ def mixture_weights(log_p: Variable, gamma: Variable, n: int, K: int) -> Variabl
     """
     k, t = np.arange(1, K + 1)[:, None], np.arange(1, log_p.type.shape[0] + 1)
     factorial = np.array([math.lgamma(m + 1) for m in range(len(t) + 1)])
-    # t! / (t - k)!, which counts as 0 for t < k
+    # the logarithm of t! / (t - k)!, a factor that is 0 for t < k
     ways = np.where(t >= k, factorial[t] - factorial[np.maximum(t - k, 0)], -np.inf)
-    # Miller and Harrison 2018, Eq. 3.2
+    # V_{n,k} is a sum over the number t of components: Miller and Harrison 2018, Eq. 3.2
     of_t = log_p - pt.logsumexp(log_p) + pt.gammaln(gamma * t) - pt.gammaln(gamma * t + n)
     return pt.logsumexp(ways.astype(pytensor.config.floatX) + of_t, axis=1) + k[:, 0] * pt.log(gamma)
 

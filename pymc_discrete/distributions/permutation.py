@@ -108,7 +108,7 @@ def log_sums(weights: bytes, n: int) -> np.ndarray:
 
 # ---------------------------------------------------------------- the log densities of the random variables
 class UniformPermutation(Discrete):
-    """The distribution of `UniformPermutationRV`."""
+    """The PyMC distribution whose random variable is `UniformPermutationRV`."""
 
     rv_type = UniformPermutationRV
     rv_op = UniformPermutationRV.rv_op
@@ -128,7 +128,7 @@ class UniformPermutation(Discrete):
 
 
 class WeightedPermutation(Discrete):
-    """The distribution of `WeightedPermutationRV`."""
+    """The PyMC distribution whose random variable is `WeightedPermutationRV`."""
 
     rv_op = WeightedPermutationRV()
 

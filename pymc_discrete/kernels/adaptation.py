@@ -21,8 +21,8 @@ class Tuned(NamedTuple):
 
     Attributes
     ----------
-    name : its key in the kernel's params
-    bounds : (space) -> (lower, upper), both positive
+    name : the key of the parameter in the kernel's params
+    bounds : (space) -> (lower, upper), the bounds of the parameter, both positive
     """
 
     name: str

@@ -53,20 +53,19 @@ class BlockGibbs(Method):
     .. math:: \{x + s (j - i) : j = 0, \dots, w\}, \qquad i \sim U\{0, \dots, w\},
         \quad s \sim U(\text{strides}).
 
-    The same set has the same probability from each of its values, so no acceptance test is needed. Values of
-    a site without an order, such as the cells of a map, have no near ones: there the set is the current value
-    and w others, each drawn uniformly from the support.
+    A set is as probable from each of its values as from any other, so no acceptance test is needed. Values of
+    a site without an order, such as the cells of a map, have no near ones: the set is then the current
+    value and w others, each drawn uniformly from the support.
 
     The counts of a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its
     sum: by random matchings that do not look at the state. The conditional of a pair has one degree of
     freedom, the value of its first site, which is drawn as a single site is; where it has many values, most
     draws look at consecutive ones around the current value only. Where the sum of a vector is 1, all of its
-    counts are drawn at once.
-    Random pairs of places of a `pmd.Permutation` keep or swap their values. Counts x of which a
-    `pm.Potential` says that A x = y, `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn along
-    integer vectors v with A v = 0, each from its conditional on the line x + t v. So are counts that limit
-    each other, as in `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one
-    takes what the other gives.
+    counts are drawn at once. Random pairs of places of a `pmd.Permutation` keep or swap their values. Counts
+    x of which a `pm.Potential` says that A x = y, `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn
+    along integer vectors v with A v = 0, each from its conditional on the line x + t v. Counts that limit
+    each other, as in `pm.Binomial("left", n=before, p=0.5)`, are drawn alone, and along lines in pairs of
+    which both grow or one takes what the other gives.
 
     The clusters of a `pmd.Partition` are also split and merged (Jain and Neal 2004), once to four times in a
     sweep: two random sites of one cluster are taken apart, and the others of the cluster are divided between

@@ -67,7 +67,7 @@ class CachedProposals(NamedTuple):
     Attributes
     ----------
     proposals : SiteProposals
-    params : {"step_size", "scale"} for which they were computed; nan where nothing is cached
+    params : {"step_size", "scale"} for which the proposals were computed; nan where nothing is cached
     """
 
     proposals: SiteProposals
@@ -145,7 +145,7 @@ def row_logsumexp(a):
 
 
 def log_weight_of_choice(move, stay, chosen):
-    """(d,) float, the log weight of each site's choice."""
+    """(d,) float, the log weight of each site's choice `chosen` (d,), see `SiteProposals.draw`."""
     if move.shape[1] == 1:
         return jnp.where(chosen > 0, move[:, 0], stay)
     of_move = jnp.take_along_axis(move, jnp.maximum(chosen - 1, 0)[:, None], axis=1)[:, 0]

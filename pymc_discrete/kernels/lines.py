@@ -67,8 +67,7 @@ def lines_beside(target, sets: Sets, candidates: Callable, in_turn: bool) -> Way
     """How some sets of sites are drawn along their lines (`Variable.lines`), in random order.
 
     A set is drawn along as many lines as it has sites, but along each line once at most; its sites may also
-    change alone. The parameters are
-    those of `lines_of_equations`.
+    change alone. The parameters are those of `lines_of_equations`.
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)

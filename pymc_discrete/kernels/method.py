@@ -84,7 +84,7 @@ class Method(ABC):
         return 1.0
 
     def operations(self, target: Any) -> float:
-        """Number of operations of a transition, as counted from the graph."""
+        """Number of operations of a transition, as counted from the graph of the log density."""
         return target.density.cost(self.moves_one_site)
 
     def computations(self, target: Any) -> int:

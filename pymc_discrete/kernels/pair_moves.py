@@ -129,8 +129,8 @@ class FreeSites(MoveGroup):
         return self._by_move(table if rows is None else table[rows], x, z, rows)
 
     def _by_move(self, table, x, z, rows):
-        """(r, C) nats, the change by each move of some rows from z, from the `table` (r, K) of changes of
-        single sites at x.
+        """(r, C) nats, the change of the log density by each move of some rows from z, as estimated from the
+        `table` (r, K) of changes of single sites at x.
         """
         sites = self.start + (np.arange(self.v.size) if rows is None else rows)
         if not self.v.finite:

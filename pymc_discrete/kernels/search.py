@@ -59,7 +59,7 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
     counting = target_of(jnp.zeros(()), jnp.ones(()))
     starts = at_levels(counting.space, jnp.asarray(x))
     possible = jax.lax.map(counting.logdensity, starts)
-    best = jnp.argmax(possible)  # of several equally good states, the first
+    best = jnp.argmax(possible)  # argmax takes the first of several equally good states
     first = (starts[best], jnp.zeros((), int), jnp.full((), RETURNING), possible[best] > -0.5)
     x, _, _, found = jax.lax.while_loop(going_on, sweep, first)
     return x, found

@@ -219,7 +219,7 @@ class Decomposed(NamedTuple):
 
 
 def operations_of_gibbs(target):
-    """Counted operations of a Gibbs sweep."""
+    """Counted operations of a Gibbs sweep, with the cost of computations that wait for one another."""
     return BlockGibbs().operations(target) + WAITING * BlockGibbs().computations(target)
 
 
@@ -465,7 +465,7 @@ def moved_in_turn(
     later = jnp.where(first, root_b, root_a)
 
     def changes(index, a_moves: bool, b_moves: bool):
-        """(E, K - 1) nats, the change of r by each move, made by one or by both sites of each pair."""
+        """(E, K - 1) nats, the change of r, the rest of a table, by each move of one or both sites."""
         at_a = places_after(index[a], moves * a_moves, counts[a])
         at_b = places_after(index[b], moves * b_moves, counts[b])
         at = jnp.take_along_axis(rest, at_a * K + at_b, axis=1, mode="promise_in_bounds")

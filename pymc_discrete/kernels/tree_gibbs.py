@@ -54,7 +54,7 @@ def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Ke
 
 
 def visit_all(target, sums):
-    """A visit that draws all sites together."""
+    """A visit that draws all sites together, from their joint conditional as `sums` has it."""
     context = target.ready()
 
     def visit(key, x, backward):
@@ -184,11 +184,11 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
     no_messages, to_roots = (jnp.zeros((n, K)) for n in (unary.shape[1], len(forest.roots)))
 
     def received(messages, into, column):
-        """Sums of the messages (W, K) that each column of parents receives."""
+        """What each parent receives: `into` (..., K), plus the sum of its children's `messages` (W, K)."""
         return into.at[column].add(messages, mode="drop") if len(column) else into
 
     def sent(total, table):
-        """(W, K) messages to the parents, from summing out the sites of a level."""
+        """(W, K) nats, the message of each site of a level to its parent: the site summed out."""
         return logsumexp(total[:, :, None] + table, axis=1)
 
     def up(messages, level):

@@ -1,6 +1,6 @@
 """Tuning of a kernel's parameters to a chain, during its tuning draws only.
 
-The same functions run with NumPy on the host, where a step of `pm.sample` makes one draw after another, and
+Every function runs with NumPy on the host, where a step of `pm.sample` makes one draw after another, and
 with jax.numpy in the compiled loop of `pmd.sample`. The argument `xp` is one of the two modules.
 """
 
@@ -87,7 +87,7 @@ class Tuner(NamedTuple):
         return xp.exp(xp.where(tuning, a.log_value, a.mean))
 
     def tuned(self, learned: Learned, tuning: Any, xp: Any = np) -> dict[str, Any]:
-        """{name: value} of all parameters for a draw."""
+        """{name: value} of all parameters of the kernel, for a draw."""
         params = dict(self.params)
         if self.scaled:
             params["scale"] = learned.scale

@@ -25,9 +25,9 @@ FEW_SITES = 100_000
 class Density(CompiledMethods, ABC):
     """A log density as pure JAX functions of x and of a prepared context: all that a kernel asks.
 
-    A subclass defines `logdensity`. Every other answer is found by evaluating `logdensity` at each
-    neighbour, and overridden where there is a cheaper way. Functions without a
-    docstring are described in `Target`, under the same name.
+    A subclass defines `logdensity`. Every other answer is found by evaluating `logdensity` at each neighbour,
+    and overridden where there is a cheaper way. Functions without a docstring are described in `Target`,
+    under the same name.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class GivenInputs(Density):
 
     @abstractmethod
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        """Take the values of all variables apart: x (d,), the inputs of the context, and {name: array}."""
+        """The sites x (d,) at a point, the inputs of the context, and all values, {name: array}."""
 
     @abstractmethod
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:

@@ -122,7 +122,8 @@ def greedy_forest(near, far, members: np.ndarray, wanted: set[int], rng: np.rand
 
     seen: set[int] = set()
     order = rng.permutation(members).tolist()
-    for start in sorted(order, key=lambda i: i not in wanted):  # otherwise the order stays random
+    # sites in `wanted` come before all others, and each of the two parts is in random order
+    for start in sorted(order, key=lambda i: i not in wanted):
         frontier = [start]
         while frontier:
             n = int(rng.integers(len(frontier)))

@@ -2,8 +2,8 @@
 
 Sites whose terms join few sites each are coloured: those of one colour do not interact, and are drawn at
 once. Sites that interact through tables of pairs only are the nodes of a graph, whose forests are drawn at
-once. Where all sites of a term interact with one another, they are drawn one at a time (scanned). Sites
-that a constraint ties are coloured or scanned as a whole set.
+once. All sites of a term that joins many sites interact with one another, and are drawn one at a time
+(scanned). Sites that a constraint ties are coloured or scanned as a whole set.
 """
 
 from functools import cached_property
@@ -40,7 +40,8 @@ class Interactions:
     pairs : (E, 2) int
         Sites that a table joins, the lower first.
     apart : [(n, J) int]
-        Sites that an element of another kind joins, J of them in each row, padded with -1.
+        Sites that enter one element of the log density without a table of pairs; each row lists the sites of
+        an element, padded with -1.
     mixed : (d,) bool
         Sites of a term that joins many sites, each of which interacts with every other.
     space : Space

@@ -96,8 +96,8 @@ def short_vectors(basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(M, n) int, the vectors of a basis, then others of the lattice that are no longer than the longest.
 
     The others are sums and differences of vectors already found, each once up to its sign, until there are
-    `LARGEST_LIST`. For a contingency table with given margins, the result has
-    the moves that change two rows in two columns.
+    `LARGEST_LIST`. For a contingency table with given margins, the result has the moves that change two rows
+    in two columns.
     """
     longest = max((int(np.abs(b).sum()) for b in basis), default=0)
     known = {signless(b): None for b in basis}

@@ -367,8 +367,8 @@ def tightened(
                 f"{labels[row]} cannot be {totals[row]}: the bounds of its counts allow {span}. Mend what "
                 "was seen, or the bounds of support=."
             )
-        # What the other terms of an equation, all at their least or all at their most, leave of its total to
-        # each term.
+        # For each term of an equation: what is left of the total for this term, if all other terms are at
+        # their least, and if all other terms are at their most.
         room_above = totals[:, None] - without_own(least)
         room_below = totals[:, None] - without_own(most)
         with np.errstate(divide="ignore", invalid="ignore"):

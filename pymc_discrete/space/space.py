@@ -532,7 +532,8 @@ class Space:
         """Differences (r, K) with a column for each neighbour, made from differences with a column for each
         move.
 
-        The column of the current value is 0. If `candidates` are given, `moves` is returned as it is.
+        The column of the current value is 0. For a variable with a window, and if `candidates` are given,
+        `moves` is returned as it is.
 
         Parameters
         ----------
@@ -573,7 +574,7 @@ class Space:
         -------
         values : (m, K) int
         inside : (m, K) bool
-            False beyond the support and in columns that a site does not have.
+            Whether the value is in the support; False in the columns that pad a site with fewer neighbours.
         """
         # on the host NumPy is faster than JAX, which compiles each operation
         xp = np if isinstance(x, np.ndarray) and sites is None else jnp

@@ -60,7 +60,7 @@ class Target:
 
     def _prepared(self, inputs: Any) -> Any:
         """The context that is prepared from inputs, none of which is a tracer of JAX."""
-        # This may be called while JAX traces a program. The context may outlive that program, so it is
+        # This method may be called while JAX traces a program. The context may outlive that program, so it is
         # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
         with self.density.running(traced=False), jax.core.eval_context():
             return self.density.compiled("prepare")(inputs)
@@ -199,7 +199,7 @@ class Target:
 
     @property
     def exact(self) -> bool:
-        """Whether every difference is exact."""
+        """Whether every difference is exact, and none is a first-order estimate."""
         return self.density.exact
 
     def update(self, x: Array, differences: Array, sites: Array) -> Array:
@@ -264,7 +264,7 @@ class Target:
     def logits(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
         """The log conditional probabilities of some sites of a finite variable as a function of x.
 
-        The parameters are those of `rows`, than which `logits` takes less time.
+        The parameters are those of `rows`. The function that `rows` returns takes more time.
 
         Returns
         -------
