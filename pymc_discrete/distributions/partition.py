@@ -6,7 +6,7 @@ All of them are of Gibbs type (Gnedin and Pitman 2006): a partition P of n sites
 
 .. math:: p(P) = V_{n,k} \prod_{j=1}^k (1 - d)_{n_j - 1}
 
-where :math:`(x)_m = x (x + 1) \cdots (x + m - 1)`. The kinds differ in d and in the weights V.
+where :math:`(x)_m = x (x + 1) \cdots (x + m - 1)`. The kinds of partition differ in d and in the weights V.
 """
 
 import math
@@ -33,8 +33,8 @@ from pymc_discrete.distributions.permutation import constant_value, has_missing
 MOST_CLUSTERS = 256
 # a distribution of the number of components is truncated at this many more than the number of labels
 MORE_COMPONENTS = 500
-# The largest probability beyond the truncation, where it is known. The sum of a vector of probabilities may
-# differ from 1 by as much.
+# Numbers of components beyond the truncation may have at most this probability together, where it is known.
+# The sum of a vector of probabilities may differ from 1 by as much.
 LEFT_OUT = 1e-6
 # the parameters of each kind of partition
 KINDS = {
@@ -79,7 +79,8 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
 
     Parameters
     ----------
-    log_weights, d : (K,) nats and a number, as in `log_weights_of_labels`
+    d : the discount
+    log_weights : (K,) nats, as `log_weights_of_labels` returns them
     """
     K = len(log_weights)
     k = np.arange(1, K + 1)
@@ -109,14 +110,14 @@ def log_share_of_naming(k: np.ndarray, K: int) -> np.ndarray:
 
 
 def labels_and_clusters(rv: TensorVariable) -> tuple[int, int]:
-    """K, and the largest number of clusters that would be possible if K were not limited."""
+    """The number K of labels, and the largest number of clusters that more labels would allow."""
     _, _, log_weights, most = rv.owner.op.dist_params(rv.owner)
     return log_weights.type.shape[0], int(constant_value(most))
 
 
 # ---------------------------------------------------------------- its log density
 class PartitionOfSites(Discrete):
-    """The distribution of `PartitionRV`."""
+    """The PyMC distribution whose random variable is `PartitionRV`."""
 
     rv_op = PartitionRV()
 
@@ -136,13 +137,13 @@ class PartitionOfSites(Discrete):
     def logp(value, n, discount, log_weights, most):
         K = log_weights.type.shape[-1]
         inside = (value >= 0) & (value < K)
-        # an index out of bounds would raise an error before the value is found to be no label
+        # `value` is clipped, since as an index out of bounds it would raise an error and not give -inf
         sizes = pt.inc_subtensor(pt.zeros(K)[pt.clip(value, 0, K - 1)], 1.0)
-        # (1 - d)_{m - 1}, which is 1 for m = 1; labels without sites also get 1
+        # the logarithm of (1 - d)_{m - 1} for a cluster of m sites: 0 for m = 1, and for labels without sites
         of_sizes = pt.gammaln(pt.maximum(sizes, 1.0) - discount) - pt.gammaln(1.0 - discount)
-        # An element for k = 0, which never occurs, is put before the weights. Otherwise PyTensor moves the
-        # index k - 1 into the sums that compute the weights, and computes these sums again for every k that
-        # is tried.
+        # An element for k = 0 clusters, which never occurs, is put before the weights. Otherwise PyTensor
+        # moves the index k - 1 into the sums that compute the weights, and computes these sums again for
+        # every k that is tried.
         of_number = pt.concatenate([[-np.inf], log_weights])[pt.sum(sizes > 0)]
         logp = pt.switch(inside, 0.0, -np.inf).sum() + pt.sum(of_sizes) + of_number
         return check_parameters(
@@ -151,11 +152,11 @@ class PartitionOfSites(Discrete):
 
 
 def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, most: int) -> Variable:
-    """(K,) nats, the log density of labels with k = 1, ..., K clusters, without the factors (1 - d)_{n_j -
-    1}.
+    """(K,) nats, the log density of labels with k = 1, ..., K clusters, without the factors that depend on
+    the sizes of the clusters.
 
-    It is the logarithm of V, divided by the number of ways to name the clusters and, if more than K clusters
-    are possible, by the probability of at most K clusters.
+    The density without these factors is V_{n,k}, divided by the number of ways to name k clusters and, if
+    more than K clusters are possible, by the probability of at most K clusters.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
 
 def pitman_yor_weights(concentration: Variable, discount: Variable, n: int, K: int) -> Variable:
     """(K,) log V_{n,k} of the Pitman-Yor process; with d = 0 it is the Chinese restaurant process."""
-    # the product is prod_{j=1}^{k-1} (a + j d) / (a + 1)_{n-1}
+    # V_{n,k} = prod_{j=1}^{k-1} (a + j d) / (a + 1)_{n-1}, where a is the concentration and d the discount
     opened = pt.concatenate([pt.zeros(1), pt.cumsum(pt.log(concentration + np.arange(1, K) * discount))])
     return opened - (pt.gammaln(concentration + n) - pt.gammaln(concentration + 1))
 
@@ -216,9 +217,9 @@ def mixture_weights(log_p: Variable, gamma: Variable, n: int, K: int) -> Variabl
     """
     k, t = np.arange(1, K + 1)[:, None], np.arange(1, log_p.type.shape[0] + 1)
     factorial = np.array([math.lgamma(m + 1) for m in range(len(t) + 1)])
-    # t! / (t - k)!, which counts as 0 for t < k
+    # the logarithm of t! / (t - k)!, a factor that is 0 for t < k
     ways = np.where(t >= k, factorial[t] - factorial[np.maximum(t - k, 0)], -np.inf)
-    # Miller and Harrison 2018, Eq. 3.2
+    # V_{n,k} is a sum over the number t of components: Miller and Harrison 2018, Eq. 3.2
     of_t = log_p - pt.logsumexp(log_p) + pt.gammaln(gamma * t) - pt.gammaln(gamma * t + n)
     return pt.logsumexp(ways.astype(pytensor.config.floatX) + of_t, axis=1) + k[:, 0] * pt.log(gamma)
 
@@ -379,7 +380,9 @@ class Partition:
 def checked_parameters(
     what: str, kind: str, given: dict[str, Any], n: int, max_clusters: Any
 ) -> tuple[Variable, Variable, int]:
-    """d, (K,) log weights, which are -inf if a parameter is out of range, and the largest number of clusters.
+    """The discount d, the log weights (K,), and the largest number of clusters.
+
+    The log weights are those of `log_weights_of_labels`, -inf if a parameter is out of range.
 
     Parameters
     ----------
@@ -429,8 +432,8 @@ def checked_parameters(
         valid = (a > -discount) & (a < np.inf)
         check_parameter(what, "concentration", a, valid, limit)
         valid = within & valid
-        # parameters where the log density is -inf get other values, so that it is not nan; a constant
-        # discount stays constant
+        # Parameters out of range, where the log density is -inf, are replaced by others, so that the log
+        # density is not nan. A constant discount stays constant.
         a, discount = pt.switch(valid, a, 1.0), pt.switch(within, discount, 0.0)
     K = number_of_labels(what, most, max_clusters)
     log_v = mixture_weights(log_p, gamma, n, K) if kind == "mfm" else pitman_yor_weights(a, discount, n, K)
@@ -537,7 +540,7 @@ def log_density_of_components(what: str, components: TensorVariable, K: int) -> 
             f"The components of {what} are a distribution whose log density PyMC knows, made by .dist(), as "
             f"1 + pm.Poisson.dist(1), or a vector of probabilities of 1, 2, ... components: {error}"
         ) from error
-    # random parameters are drawn for this, and parameters with an improper prior cannot be drawn
+    # To find the value of log_p[0], random parameters are drawn; an improper prior cannot be drawn from.
     with suppress(NotImplementedError):
         if constant_value(log_p[0]) > -np.inf:
             raise ValueError(
@@ -587,7 +590,7 @@ def number_of_sites(what: str, options: dict[str, Any]) -> int:
 
 
 def length_of(observed: Any, by_default: Any) -> Any:
-    """The number of observed labels; None if there are none."""
+    """The number of observed labels; `by_default` if none are observed."""
     return by_default if observed is None else convert_observed_data(observed).shape[0]
 
 

@@ -108,7 +108,7 @@ def log_sums(weights: bytes, n: int) -> np.ndarray:
 
 # ---------------------------------------------------------------- the log densities of the random variables
 class UniformPermutation(Discrete):
-    """The distribution of `UniformPermutationRV`."""
+    """The PyMC distribution whose random variable is `UniformPermutationRV`."""
 
     rv_type = UniformPermutationRV
     rv_op = UniformPermutationRV.rv_op
@@ -128,7 +128,7 @@ class UniformPermutation(Discrete):
 
 
 class WeightedPermutation(Discrete):
-    """The distribution of `WeightedPermutationRV`."""
+    """The PyMC distribution whose random variable is `WeightedPermutationRV`."""
 
     rv_op = WeightedPermutationRV()
 
@@ -148,7 +148,7 @@ class WeightedPermutation(Discrete):
 
     def logp(value, weights):
         n = weights.type.shape[-1]
-        # an index out of bounds would raise an error before the value is found to be no permutation
+        # `value` is clipped, since as an index out of bounds it would raise an error and not give -inf
         index = pt.clip(value, 0, n - 1)
         total = pt.take_along_axis(weights, index[..., None], axis=-1)[..., 0].sum(axis=-1)
         return unless_invalid(value, n, total)
@@ -160,7 +160,7 @@ def unless_invalid(value: TensorVariable, n: int, logp: Any) -> TensorVariable:
 
 
 def in_all(values: np.ndarray, size: Variable) -> TensorVariable:
-    """Values (..., n), broadcast to all elements of a batch."""
+    """`values` (..., n), repeated for every element of a batch of shape `size`."""
     return pt.as_tensor(values) if rv_size_is_none(size) else pt.alloc(values, *size, values.shape[-1])
 
 
@@ -348,5 +348,5 @@ def check_shape(shape: Any, n: int) -> None:
 
 
 def constant_value(var: Variable) -> np.ndarray:
-    """The value of a variable that depends on no random variable; None for other variables."""
+    """The value of a variable that needs no input; random variables that it depends on are drawn."""
     return np.asarray(pytensor.function([], var, mode="FAST_COMPILE")())

@@ -21,8 +21,8 @@ class Tuned(NamedTuple):
 
     Attributes
     ----------
-    name : its key in the kernel's params
-    bounds : (space) -> (lower, upper), both positive
+    name : the key of the parameter in the kernel's params
+    bounds : (space) -> (lower, upper), the bounds of the parameter, both positive
     """
 
     name: str
@@ -36,8 +36,8 @@ class Adaptation(NamedTuple):
     ----------
     log_value : logarithm of the value in use while tuning
     mean : mean of log_value over the second half of tuning, in use after tuning
-    accept : mean acceptance probability over the same draws
-    moves : mean number of moves in a proposal over the same draws
+    accept : mean acceptance probability over the second half of tuning
+    moves : mean number of moves in a proposal over the second half of tuning
     seen : number of tuning draws so far
     still : number of draws in a row without progress, in the first half of tuning
     measured : means of `Info.measured` over the second half of tuning
@@ -77,8 +77,9 @@ def updated_adaptation(
 ) -> Adaptation:
     """The adaptation after one tuning draw.
 
-    In the first half of tuning the step of the algorithm is constant, so that it follows the chain to the
-    bulk of the target. In the second half it decreases, and the values are averaged.
+    In the first half of tuning the step of the Robbins-Monro algorithm is constant, so that the parameter
+    follows the chain to the bulk of the target. In the second half the step decreases, and the values of the
+    parameter are averaged.
 
     Parameters
     ----------
@@ -93,7 +94,8 @@ def updated_adaptation(
     late = xp.maximum(a.seen - tune / 2, 0.0)
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6
     log_value = xp.clip(log_value, *np.log(bounds))
-    # The share is 1 in the first half of tuning, so that the means are those of the second half only.
+    # The share of the new draw in a mean: 1 in the first half of tuning, so that earlier draws are forgotten,
+    # and the means are over the second half only.
     share = 1 / (1 + late)
 
     def mean(old: Any, new: Any) -> Any:

@@ -33,8 +33,8 @@ UNROLLED = 8
 # current one among them. One draw in ALL_SPLITS_EVERY computes all splits, so that every split can be
 # reached.
 MANY_SPLITS, NEAR_SPLITS, ALL_SPLITS_EVERY = 64, 32, 16
-# Vectors of counts that sum to 1 are drawn in batches, which limits memory. A batch costs at most this many
-# additions by the estimate of `cost_of_draws`.
+# Vectors of counts of which one is 1 above its lower bound, and the others at theirs, are drawn in batches,
+# which limits memory. A batch costs at most this many additions by the estimate of `cost_of_draws`.
 AT_ONCE = 1e7
 
 
@@ -53,19 +53,19 @@ class BlockGibbs(Method):
     .. math:: \{x + s (j - i) : j = 0, \dots, w\}, \qquad i \sim U\{0, \dots, w\},
         \quad s \sim U(\text{strides}).
 
-    The same set has the same probability from each of its values, so no acceptance test is needed. Values of
-    a site without an order, such as the cells of a map, have no near ones: there the set is the current value
-    and w others, each drawn uniformly from the support.
+    A set is as probable from each of its values as from any other, so no acceptance test is needed. Values of
+    a site without an order, such as the cells of a map, have no near ones: the set is then the current
+    value and w others, each drawn uniformly from the support.
 
     The counts of a `pm.Multinomial` or `pm.DirichletMultinomial` are drawn in random pairs, each given its
     sum: by random matchings that do not look at the state. The conditional of a pair has one degree of
-    freedom, the value of its first site, which is drawn as above; where it has many values, most draws look
-    at consecutive ones around the current value only. Where the sum is 1, all of them are drawn at once.
-    Random pairs of places of a `pmd.Permutation` keep or swap their values. Counts x of which a
-    `pm.Potential` says that A x = y, `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn along
-    integer vectors v with A v = 0, each from its conditional on the line x + t v. So are counts that limit
-    each other, as in `pm.Binomial("left", n=before, p=0.5)`: alone, and in pairs of which both grow or one
-    takes what the other gives.
+    freedom, the value of its first site, which is drawn as a single site is; where it has many values, most
+    draws look at consecutive ones around the current value only. Where the sum of a vector is 1, all of its
+    counts are drawn at once. Random pairs of places of a `pmd.Permutation` keep or swap their values. Counts
+    x of which a `pm.Potential` says that A x = y, `pt.switch(pt.all(pt.eq(A @ x, y)), 0, -np.inf)`, are drawn
+    along integer vectors v with A v = 0, each from its conditional on the line x + t v. Counts that limit
+    each other, as in `pm.Binomial("left", n=before, p=0.5)`, are drawn alone, and along lines in pairs of
+    which both grow or one takes what the other gives.
 
     The clusters of a `pmd.Partition` are also split and merged (Jain and Neal 2004), once to four times in a
     sweep: two random sites of one cluster are taken apart, and the others of the cluster are divided between
@@ -90,7 +90,7 @@ class BlockGibbs(Method):
 
     Notes
     -----
-    Nothing is rejected but splits and merges: `accept` and `accepted` are 1, which leaves these out.
+    Nothing is rejected but splits and merges, which do not count in `accept` and `accepted`: both are 1.
 
     A transition of the kernel alone reverses the order of its sweep with probability 1/2, which makes it
     reversible and not only invariant. The sweeps of a draw keep one order: after a reversal the last sites
@@ -237,7 +237,7 @@ def visit_colour(target, n: int, sites: np.ndarray, drawing: Callable):
 
 
 def visit_colours(target, n: int, colours: list[np.ndarray], drawing: Callable):
-    """A visit that draws many colours in turn, in a loop over a padded table of their sites."""
+    """A visit that draws many colours in turn, in a loop over a table of the sites of each colour."""
     start, v = target.space.blocks[n]
     width = max(map(len, colours))
     table = np.stack([np.pad(sites, (0, width - len(sites)), mode="edge") for sites in colours])
@@ -295,8 +295,8 @@ def scan(target, n: int, sites: np.ndarray, drawing: Callable):
 def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
     """A visit that draws single sites in turn, as `scan`, with one evaluation for each site that changes.
 
-    The conditionals of all sites are found together. They hold up to the next site that changes, so that all
-    sites before it are drawn from them.
+    One evaluation gives the conditionals of all sites. These conditionals hold until a site changes, so that
+    all sites up to the next one that changes are drawn from them.
     """
     start, v = target.space.blocks[n]
 
@@ -340,10 +340,10 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
     c = sites.shape[1]
 
     def drawn(u, of_sets, x, joined):
-        """Two (r, 2) int arrays: the site of each set that has the unit and the site that gets it; their new
-        values.
+        """Two (r, 2) int arrays: for each set the site that gives the unit and the site that gets the unit;
+        and the new values of these sites.
 
-        A unit that stays gives the same site twice, with its value.
+        A unit that stays where it is gives one site twice, with its current value.
         """
         above = x[start + of_sets] - jnp.asarray(v.lower)[of_sets]
         place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
@@ -422,7 +422,7 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
 
         if turns == 1:
             return turn(key_draws, x, matched(0))
-        # The order of the turns is also as probable as its reverse.
+        # The order of the turns is as probable as its reverse, so a backward sweep may use it too.
         return jax.lax.fori_loop(
             0, turns, lambda t, x: turn(jax.random.fold_in(key_draws, t), x, matched(t)), x
         )
@@ -514,7 +514,8 @@ class Together(NamedTuple):
     ----------
     sets : Sets
     kind : "coloured sets", "scanned sets" or "lines"
-        Which sets of `Interactions` they are; "lines" stands for sites that may also change alone.
+        The property of `Interactions` that lists the sets; "lines" stands for `coloured_lines` and
+        `scanned_lines`, whose sites may also change alone.
     round : Round
     visit : (number of turns) -> ((key, x, backward) -> x)
     """
@@ -526,7 +527,7 @@ class Together(NamedTuple):
 
 
 def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
-    """For some sets of sites that change in pairs: the rounds of turns that a sweep may take, and the visits.
+    """How a sweep draws some sets of sites that change in pairs: the turns it may take, and the visits.
 
     Parameters
     ----------
@@ -651,8 +652,8 @@ def uniforms_for(key, v: Variable, r: int):
 
 
 def candidates_in_stretch(u, v: Variable, now):
-    """Candidates laid by `stretch`, and the logarithm of the weight of each: 0, since all have the same
-    weight.
+    """Candidates laid by `stretch`, and the logarithm of the weight of each candidate: 0, since all
+    weights are equal.
     """
     return stretch(u, v, now), 0.0
 

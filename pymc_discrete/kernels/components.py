@@ -9,8 +9,8 @@ import numpy as np
 
 from pymc_discrete.kernels.scatter import lowest_at
 
-# The edges of each site are read from a padded table where padding makes it at most this much longer than
-# the list of edges.
+# The edges of each site are read from a table, in which every site is padded to the largest number of edges,
+# if the table has at most this many times as many entries as there are ends of edges.
 MOST_PADDING = 4
 
 

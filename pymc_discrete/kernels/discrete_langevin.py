@@ -67,7 +67,7 @@ class CachedProposals(NamedTuple):
     Attributes
     ----------
     proposals : SiteProposals
-    params : {"step_size", "scale"} for which they were computed; nan where nothing is cached
+    params : {"step_size", "scale"} for which the proposals were computed; nan where nothing is cached
     """
 
     proposals: SiteProposals
@@ -127,7 +127,8 @@ def jumps(d, time, balancing: str) -> SiteProposals:
     else:
         weights, stayer = jnp.exp(move), jnp.exp(-likeliest)
     stay = jnp.exp(-time) + jump * stayer / (1 + odds)
-    # If the sum comes close to underflow, its logarithm is computed from the logarithms of its terms instead.
+    # Where the probability of staying, a sum of two terms, comes close to underflow, its logarithm is found
+    # from the logarithms of the terms instead.
     representable = stay.min() > 1e10 * jnp.finfo(stay.dtype).tiny
     log_stay = jax.lax.cond(
         representable, lambda: jnp.log(stay), lambda: jnp.logaddexp(-time, log_jump - log_rest - likeliest)
@@ -144,7 +145,7 @@ def row_logsumexp(a):
 
 
 def log_weight_of_choice(move, stay, chosen):
-    """(d,) float, the log weight of each site's choice."""
+    """(d,) float, the log weight of each site's choice `chosen` (d,), see `SiteProposals.draw`."""
     if move.shape[1] == 1:
         return jnp.where(chosen > 0, move[:, 0], stay)
     of_move = jnp.take_along_axis(move, jnp.maximum(chosen - 1, 0)[:, None], axis=1)[:, 0]
@@ -154,7 +155,7 @@ def log_weight_of_choice(move, stay, chosen):
 def sum_of_logs(a, most: float):
     """() float, the sum of the logarithms of a (d,) whose elements are in [1, most].
 
-    It takes one logarithm of the product of several elements, as many as cannot overflow in float32.
+    One logarithm is taken of a product of several elements, of as many as cannot overflow in float32.
     """
     factors = int(30 / np.log10(most))
     padded = jnp.pad(a, (0, -a.shape[0] % factors), constant_values=1.0)
@@ -202,7 +203,7 @@ class DiscreteLangevin(Method):
     Notes
     -----
     The unit s is the standard deviation of the site in the first half of tuning, before that a guess from the
-    support; for sites with two values it is 1.
+    support, or from the starting value of a site with a window; for sites with two values it is 1.
 
     Sampler statistics of its own: `discrete_step_size`.
 
@@ -246,7 +247,7 @@ class DiscreteLangevin(Method):
             d, values, current = langevin_moves(x, differences, space)
             logg = log_weights(d, current, balancing)
             if proposal == "dlp":
-                # Zhang et al. 2022; Hauschulz 2024, Eq. 2.25
+                # the proposal of Zhang et al. 2022, and of Hauschulz 2024, Eq. 2.25
                 distance = (values - x[:, None]).astype(logg.dtype)
                 unit = jnp.where(space.nominal, 1.0, params["scale"])[:, None]
                 squared = jnp.where(space.nominal[:, None], 1.0, (distance / unit) ** 2)

@@ -73,7 +73,7 @@ class GibbsWithGradients(Method):
         lengths, balancing = self.lengths, self.balancing
 
         def log_probs(state: State, moves, active):
-            # Grathwohl et al. 2021, Eq. 5 and 6, at the drawn moves
+            # Grathwohl et al. 2021, Eq. 5 and 6: the log probability of the drawn moves
             d = state.differences.reshape(-1)[moves]
             logw = log_weights(d, jnp.zeros_like(d, bool), balancing)
             return jnp.where(active, logw - state.carry.log_scale, 0.0).sum()
@@ -92,9 +92,9 @@ class GibbsWithGradients(Method):
             by_difference = L == 1 and target.exact
             known = log_density_after(target, state, y, drawn[0]) if by_difference else None
             proposed = moves.arrive(target, state, y, drawn, active, balancing, known)
-            # Grathwohl et al. 2021, Eq. 27: the product over the moves. The probability of their number, L,
-            # does not depend on x and cancels. Swaps do not commute: the reverse proposal makes the inverse
-            # moves in reverse order, with the same product.
+            # Grathwohl et al. 2021, Eq. 27: the probability of a proposal is a product over its moves. The
+            # probability of their number, L, does not depend on x and cancels. Swaps do not commute, so the
+            # reverse proposal makes the inverse moves in reverse order, which leaves its product unchanged.
             forward = log_probs(state, drawn, active)
             log_forward = jnp.where(jnp.isfinite(state.carry.log_scale), forward, jnp.inf)
             return Proposed(proposed, log_forward, log_probs(proposed, back, active), active.sum())

@@ -116,7 +116,7 @@ def loop(kernel: Kernel, key, state: State, target, params, transitions) -> tupl
 
     On a flat target every proposal is accepted, and an even number of flips never changes the parity of x.
     With a random number of steps both parities are reached. The number is drawn independently of x, so that
-    the target stays invariant. Sweeps conserve no such parity.
+    the target stays invariant. Sweeps conserve no parity.
 
     Returns
     -------

@@ -66,8 +66,8 @@ def lines_of_equations(target, sets: Sets, candidates: Callable, in_turn: bool) 
 def lines_beside(target, sets: Sets, candidates: Callable, in_turn: bool) -> Way:
     """How some sets of sites are drawn along their lines (`Variable.lines`), in random order.
 
-    A set is drawn along as many lines as it has sites; its sites may also change alone. The parameters are
-    those of `lines_of_equations`.
+    A set is drawn along as many lines as it has sites, but along each line once at most; its sites may also
+    change alone. The parameters are those of `lines_of_equations`.
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)

@@ -58,8 +58,9 @@ def column_back(space: Space, site, column, before):
 
 
 def log_weights_of(x, differences, space: Space, balancing: str, sites=None):
-    """The values of log g at the differences, (d, K) or (m, K), -inf at current values and at impossible
-    values.
+    """(d, K), the log weights of moves: log g at their differences, where g is the balancing function.
+
+    The log weight is -inf at current values and at impossible values. For `sites` (m,) the result is (m, K).
     """
     if sites is None:
         column, windowed, index = space.column, space.windowed, x - space.lower
@@ -75,8 +76,8 @@ class Weights(NamedTuple):
 
     Attributes
     ----------
-    weights : (d, K) float, divided by exp(top)
-    top : () float, the largest log weight when all were last computed
+    weights : (d, K) float, divided by exp(top); (size,) for `PairMoves`
+    top : () float, the largest log weight when all weights were last computed
     total : () float, the sum of the weights
     """
 

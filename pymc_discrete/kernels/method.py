@@ -84,7 +84,7 @@ class Method(ABC):
         return 1.0
 
     def operations(self, target: Any) -> float:
-        """Number of operations of a transition, as counted from the graph."""
+        """Number of operations of a transition, as counted from the graph of the log density."""
         return target.density.cost(self.moves_one_site)
 
     def computations(self, target: Any) -> int:
@@ -101,8 +101,8 @@ class Method(ABC):
     def chosen(self, target: Any) -> Callable[[Any, Any], dict[str, Any]] | None:
         """The function that chooses parameters of the kernel when tuning ends; None where nothing is chosen.
 
-        It takes the means of `Info.measured` over the tuning draws and the array module, NumPy or jax.numpy,
-        and returns {name of a parameter: its value}.
+        The function takes the means of `Info.measured` over the second half of tuning, and the array module,
+        NumPy or jax.numpy. It returns {name of a parameter: its value}.
         """
         return None
 
@@ -112,7 +112,7 @@ class Method(ABC):
 
         Parameters
         ----------
-        measured : means of `Info.measured` in tuning
+        measured : means of `Info.measured` over the second half of tuning
         variables : the names of the variables, as messages have them
         """
         return None

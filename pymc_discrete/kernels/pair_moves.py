@@ -92,7 +92,7 @@ class MoveGroup(ABC):
 
         The argument `table` (size, K) has the changes of the log density if a site alone changes at x (d,). A
         site that goes from value a to b adds table[b] - table[a]. For a site with a window the table has only
-        the offsets from the value in x, so that the site moves only if it still has this value.
+        the offsets from the value in x: if the site has another value in z, its moves count as impossible.
         """
 
 
@@ -129,8 +129,8 @@ class FreeSites(MoveGroup):
         return self._by_move(table if rows is None else table[rows], x, z, rows)
 
     def _by_move(self, table, x, z, rows):
-        """(r, C) nats, the change by each move of some rows from z, from the `table` (r, K) of changes of
-        single sites at x.
+        """(r, C) nats, the change of the log density by each move of some rows from z, as estimated from the
+        `table` (r, K) of changes of single sites at x.
         """
         sites = self.start + (np.arange(self.v.size) if rows is None else rows)
         if not self.v.finite:
@@ -187,8 +187,8 @@ class Transfers(PairsOfSites):
         return gains[:, 0] + gains[:, 1, ::-1]
 
     def _gains(self, table, x, z, sites):
-        """(r, J, C) nats, by the table, the change of the log density if a site (r, J) alone gains the units
-        of a move.
+        """(r, J, C) nats, the change of the log density if one of `sites` (r, J) alone gains the units of a
+        move, as the table has it.
         """
         now = z[self.start + sites][..., None]
         if not self.v.finite:  # column c of the table is for the value in x plus the c-th offset
@@ -230,8 +230,8 @@ def units_of(v: Variable) -> np.ndarray:
     """(C,) int, the numbers of units that a count may gain in one move; a negative number is a loss.
 
     For counts with a window the numbers are the offsets of the window. Else they are 1, 2, 4, ... and their
-    negatives, up to `SMALLEST` or to a quarter of the largest range, whichever is more: about four standard
-    deviations of a count of 250 units.
+    negatives, up to `SMALLEST` or to a quarter of the largest range, whichever is more. A quarter of 250
+    units is about four standard deviations of a Poisson variable of mean 250.
     """
     if not v.finite:
         return np.asarray(v.offsets)
@@ -295,8 +295,8 @@ class PairMoves:
         return back
 
     def made(self, x, moves, active):
-        """(d,) int, x after the first of `moves` (L,), the ones that are `active`; and (L,) int, the inverse
-        moves.
+        """(d,) int, x after those of `moves` (L,) that are `active` (L,), the first ones; and (L,) int, the
+        inverse of each move.
         """
         if moves.shape[0] == 1:
             return self.after(x, moves[0]), self.inverse(moves)
@@ -349,7 +349,7 @@ class PairMoves:
     def arrive(self, target, before: State, y, moves, active, balancing: str, logdensity=None) -> State:
         """The state at y, where `moves`, of which some are `active`, have led from the state `before`.
 
-        Only the differences that these moves may have changed are computed again.
+        Only the differences that the active moves may have changed are computed again.
         """
         logdensity, touched = target.logdensity(y) if logdensity is None else logdensity, None
         if target.local:

@@ -91,7 +91,7 @@ class PathAuxiliary(Method):
 
     @property
     def lengths(self) -> PathLength:
-        """The length of a path."""
+        """The distribution of the length of a path, and how its mean is tuned."""
         largest = LARGEST_MEAN_LENGTH if self.backtrack else LARGEST_AT_ONCE
         largest = LARGEST_RECOMPUTED if self.recompute else largest
         return PathLength("path_length", self.path_length, largest)
@@ -147,10 +147,12 @@ path_auxiliary = kernel_function(PathAuxiliary)
 
 # ---------------------------------------------------------------- PAS
 def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path whose differences are computed at each of its points.
+    """A path whose differences are computed at each of its points, as (end, log_forward, log_back).
 
-    The acceptance probability is the general one of section 3.1. With exact differences and a balanced g it
-    is min(1, Z(x)/Z(y)) (Property 1).
+    The result is the end state, and the log probabilities of the path and of the reverse path.
+
+    The acceptance probability is the general one of Sun et al. 2022, section 3.1. With exact differences and
+    a balancing function it is min(1, Z(x)/Z(y)) (Property 1), where Z is the sum of the weights of all moves.
 
     Parameters
     ----------
@@ -207,9 +209,11 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
 # ---------------------------------------------------------------- PAFS
 def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path drawn with the differences at its start (Eq. 5).
+    """A path that is drawn with the differences at its start, as (end, log_forward, log_back).
 
-    The reverse path has the probability that follows from the differences at its end (Eq. 6).
+    The result is the end state, and the log probabilities of the path and of the reverse path. The
+    probability of the reverse path follows from the differences at the end of the path (Sun et al. 2022,
+    Eq. 5 and 6).
 
     Parameters
     ----------
@@ -253,7 +257,9 @@ def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
 
 def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: MovePath | None):
-    """(y, log probability, path) of L moves whose weights come from the differences at `state` (Eq. 5).
+    """L moves with weights from the differences at `state` (Sun et al. 2022, Eq. 5).
+
+    The result is the end y of the path, the log probability of the moves, and the path as recorded.
 
     After a move, the differences of a finite site are taken relative to its new value, d[i, k] - d[i, new]. A
     windowed site is visited at most once, since its differences are known for its first value only.
@@ -272,7 +278,7 @@ def follow(L, state: State, x, target, balancing: str, choose_site, choose_colum
     differences = jnp.minimum(state.differences, LARGEST_DIFFERENCE)
 
     def log_weights_at(site, now):
-        """(K,) log weights of the moves of one site from the value `now`, less `top`."""
+        """(K,) log weights of the moves of one site from the value `now`, less the largest one, `top`."""
         d, index = differences[site], now - per_site(space.lower, site)
         windowed = per_site(space.windowed, site)
         current = ~windowed & (jnp.arange(space.K) == index)
@@ -317,9 +323,10 @@ def record(path: MovePath, t, site, column, before) -> MovePath:
 
 # ---------------------------------------------------------------- PAFS without backtracking
 def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path that changes no site twice (App. B.3).
+    """A path that changes no site twice (Sun et al. 2022, App. B.3), as (end, log_forward, log_back).
 
-    All sites of the path are drawn at once, ordered and without replacement.
+    All sites of the path are drawn at once, ordered and without replacement. The result is the end state, and
+    the log probabilities of the path and of the reverse path.
 
     Parameters
     ----------
@@ -354,11 +361,14 @@ def pafs_without_backtracking(key, u, L, target, start: State, balancing: str, b
 
 # ---------------------------------------------------------------- PAFS on moves of two sites
 def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bool):
-    """(end, log_forward, log_back) of a path of moves of pairs and of single sites (Eq. 5 and 6).
+    """A path of moves of pairs and of single sites, as (end, log_forward, log_back).
 
-    The weights of the moves at each point of the path come from the table of changes of single sites at its
-    start, see `PairMoves.estimates`. The weights of the reverse path come from the table at its end. Without
-    backtracking no move changes a site that has changed before.
+    The result is the end state, and the log probabilities of the path and of the reverse path.
+
+    The weights of the moves at each point of the path come from the table of changes of single sites at the
+    start of the path, see `PairMoves.estimates`. The weights of the reverse path come from the table at the
+    end of the path (as in Eq. 5 and 6 of Sun et al. 2022). Without backtracking no move changes a site that
+    has changed before.
 
     Parameters
     ----------
@@ -370,11 +380,11 @@ def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bo
     largest = 0.9 * np.log(np.finfo(start.carry.weights.dtype).max)
 
     def walk(state: State, choose: Callable):
-        """(end, log probability, moves back) of L moves from a state."""
+        """The end of L moves from a state, the log probability of the moves, and the inverse of each move."""
         table, at_state = state.differences
 
         def scaled(estimates):
-            """The log weights less `top`, capped so that `exp` cannot overflow."""
+            """Log weights from estimated differences, less `carry.top`, capped so that `exp` stays finite."""
             return jnp.minimum(log_weights(estimates, False, balancing) - state.carry.top, largest)
 
         def body(t, carried):

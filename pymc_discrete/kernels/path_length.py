@@ -50,7 +50,7 @@ class PathLength:
 
     @property
     def start(self) -> float:
-        """The mean before the first draw."""
+        """The mean number of moves in a proposal before the first draw."""
         return INITIAL_MEAN if self.adapt else self.mean
 
     def _largest_mean(self, space: Space) -> float:
@@ -61,11 +61,14 @@ class PathLength:
         return min(SMALLEST_TUNED, largest), largest
 
     def most(self, space: Space) -> int:
-        """The largest possible L."""
+        """The largest possible number L of moves in a proposal."""
         return self.range[1] if self.range else 2 * int(np.ceil(self._largest_mean(space))) - 1
 
     def draw(self, u, v, mean):
-        """() int, L from two uniforms u and v; X is `mean`, rounded up or down at random."""
+        """() int, the number L of moves in a proposal, by two uniforms u and v.
+
+        Without a range, L ~ Uniform{1..2X-1}, where X is `mean`, rounded up or down at random.
+        """
         if self.range:
             lower, upper = self.range
             inside = lower + jnp.floor(v * (upper - lower + 1)).astype(int)

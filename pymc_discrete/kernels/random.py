@@ -12,10 +12,10 @@ that exceeds t, a uniform share of their total. An entry of weight 0 is never dr
 `winners`               entries without replacement, in order
 ======================  ====================================================================================
 
-The first four functions share their steps. `choose` has its own code for speed, because block Gibbs spends
-most of its time in it: up to 8 weights are added one by one, which compiles to one loop without a matrix
-product. It also reports a row in which nothing is possible, where the others need a positive sum. `winners`
-needs no running sums.
+All of these but `choose` and `winners` share their steps, and need weights with a positive sum. `choose` has
+its own code for speed, because block Gibbs spends most of its time in it: up to 8 weights are added one by
+one, which compiles to one loop without a matrix product. `choose` also reports a row in which nothing is
+possible. `winners` needs no running sums.
 """
 
 import math

@@ -49,10 +49,10 @@ Way = tuple[Round, Callable[[int], Callable]]
 
 
 def numbers_of_turns(rounds: list[Round]) -> list[int]:
-    """The number of turns that a sweep takes of each round.
+    """For each of `rounds`, the number of turns that a sweep takes.
 
-    The sweep takes the same share of the `full` turns of each round: all of them, or as many as cost
-    `CHEAP_ROUND` additions together, but never fewer than `fewest`.
+    The sweep takes the same share of the `Round.full` turns of each round: all of them, or as many as cost
+    `CHEAP_ROUND` additions together, but never fewer turns than `Round.fewest`.
     """
     whole = sum(r.full * r.cost for r in rounds if r.full > r.fewest)
     share = min(1.0, CHEAP_ROUND / whole) if whole else 1.0
@@ -60,12 +60,10 @@ def numbers_of_turns(rounds: list[Round]) -> list[int]:
 
 
 def cost_of_draws(target, n: int, values: int, sites: int) -> float:
-    """The estimated cost, in additions, of draws among `values` values in all, where each value is of `sites`
-    sites.
+    """The estimated cost, in additions, of draws that choose among `values` candidates in all.
 
-    All of these sites belong to variable n.
-
-    The cost is infinite where the cost of the log density is not known.
+    A candidate gives new values to `sites` sites, all of variable n. The cost is infinite where the cost of
+    the log density is not known.
     """
     each = target.density.cost_of_value(n) / max(target.space.variables[n].size, 1)
     return values * (CHOICE + sites * max(each, ENTRY))

@@ -15,8 +15,10 @@ IN_TURN_UP_TO = 1000
 
 
 def added_at(index: Any, values: Any, n: int) -> Any:
-    """(n, ...), for each index the sum of the values (m, ...) that have it; values with index n
-    are left out."""
+    """(n, ...), for each of n indices the sum of those of the values (m, ...) whose `index` (m,) it is.
+
+    Values with the index n are left out.
+    """
     zeros = jnp.zeros((n + 1, *values.shape[1:]), values.dtype)
     return combined_at(zeros, index, values, jnp.add, lambda: zeros.at[index].add(values))[:n]
 

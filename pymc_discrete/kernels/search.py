@@ -30,7 +30,7 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
     The search begins at x, or at x with all windowed sites at the same value, 0, 1, 2, 4, ..., whichever has
     the fewest impossible elements of the log density: counts of which each is at most another count can only
     be raised together. Sites are then drawn in turn from neighbours at all distances, at first so that fewer
-    and fewer elements are impossible, and once a state is possible by the log density itself. The search is
+    and fewer elements are impossible; once a state is possible, by the log density itself. The search is
     no transition of a chain: it leaves no distribution invariant.
 
     Parameters
@@ -59,7 +59,7 @@ def search(key, x, target_of: Callable[[Any, Any], Any]):
     counting = target_of(jnp.zeros(()), jnp.ones(()))
     starts = at_levels(counting.space, jnp.asarray(x))
     possible = jax.lax.map(counting.logdensity, starts)
-    best = jnp.argmax(possible)  # of several equally good states, the first
+    best = jnp.argmax(possible)  # argmax takes the first of several equally good states
     first = (starts[best], jnp.zeros((), int), jnp.full((), RETURNING), possible[best] > -0.5)
     x, _, _, found = jax.lax.while_loop(going_on, sweep, first)
     return x, found

@@ -38,7 +38,7 @@ class Widths(NamedTuple):
     Attributes
     ----------
     axes : (d,) float, widths along the axes
-    factor : (d, d) float, by which an orthonormal frame is multiplied; (0, 0) where d is not in `FRAMES`
+    factor : (d, d) float, Cholesky factor that scales a random frame; (0, 0) where d is not in `FRAMES`
     distance_sum : (d,) float, sum of the distances moved along each axis
     distance_count : (d,) float, number of these distances
     count : () float, number of points

@@ -1,8 +1,8 @@
 """Split and merge: a cluster of a partition becomes two, or two become one (Jain and Neal 2004).
 
 Draws of single sites divide a cluster only through states in which it is divided badly, which are improbable.
-Here two sites i and j are chosen at random. If they are in one cluster, it is split, else their clusters are
-merged. In the split state, i has one label and j the other. The other sites are divided between the two
+This move chooses two sites i and j at random. If both are in one cluster, it is split, else their clusters
+are merged. In the split state, i has one label and j the other. The other sites are divided between the two
 labels at random, and then by some Gibbs scans that are restricted to these two labels: the launch state. A
 last scan from the launch state proposes the split. For a merge the same launch state is made; the probability
 of the reverse move is the probability that a last scan leads from the launch state to the two clusters as
@@ -19,7 +19,8 @@ from pymc_discrete.kernels.random import choose, uniforms
 from pymc_discrete.kernels.sweeps import draw_in_turn
 from pymc_discrete.space.space import Variable
 
-# the number of restricted scans before the last scan, whose probability enters the acceptance
+# The number of Gibbs scans, restricted to two labels, that divide a cluster before the last scan. Only the
+# probability of the last scan enters the acceptance probability.
 RESTRICTED_SCANS = 5
 # A sweep tries as many splits and merges as take about as long as its draws of single sites, up to this
 # number.
@@ -49,7 +50,8 @@ def split_or_merge(target, n: int):
     """A visit that splits a cluster of variable n, a partition, or merges two.
 
     The move is reversible. Labels without sites may differ, for example where means of clusters are not
-    integrated out, so the label of the new cluster is drawn by how well it fits site i.
+    integrated out, so the label of the new cluster is drawn by how well it fits its first site, one of the
+    two sites that are chosen at random.
     """
     start, v = target.space.blocks[n]
     labels = np.arange(v.lower.min(), v.upper.max() + 1)
@@ -64,7 +66,8 @@ def split_or_merge(target, n: int):
         own = now[j]  # the label of j, and of the merged cluster
         merged = jax.lax.dynamic_update_slice(x, jnp.where(of_two, own, now), (start,))
 
-        # the other label of the split state, drawn among the labels that no site of the merged state has
+        # The label of site i in the split state. If a split is proposed, it is drawn among the labels that no
+        # site of the merged state has.
         fit = target.row(n, i, merged, target.carried(merged), labels[None].astype(x.dtype))
         in_use = (labels[:, None] == merged[start : start + v.size]).any(axis=1)
         fit = jnp.where(in_use, -jnp.inf, fit)
@@ -72,7 +75,7 @@ def split_or_merge(target, n: int):
         other = jnp.where(split, jnp.asarray(labels, x.dtype)[drawn], now[i])
         log_q = jax.nn.log_softmax(fit[0])[other - labels[0]]
 
-        # the launch state, which is the same for a split and for the merge that undoes it
+        # the state from which the scans start, the same one for a split and for the merge that undoes it
         free = of_two & (np.arange(v.size) != i) & (np.arange(v.size) != j)
         launch = jnp.where(
             free & (uniforms(key_launch, (v.size,)) < 0.5), other, merged[start : start + v.size]
@@ -84,7 +87,7 @@ def split_or_merge(target, n: int):
         pair = jnp.stack([own, other])[None]
 
         def draw(t, y, carried):
-            """Draw one of the two labels for a site.
+            """Draw t of the Gibbs scans: one of the two labels for a site.
 
             Where a merge is proposed, the last scan is made to end in the two clusters as they are.
             """

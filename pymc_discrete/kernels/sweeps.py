@@ -128,7 +128,7 @@ def refuse_gradients(target) -> None:
 
 
 def forward_or_backward(key, x, visits: list):
-    """x after a sweep in either order, each with probability 1/2.
+    """x after a sweep of the visits, forward or backward, each with probability 1/2.
 
     The loop passes through the visits 0, ..., n - 1, ..., 0. A forward sweep makes the visits up to n - 1, a
     backward sweep makes the visits from n - 1 on. All chains of a batch are thus at the same visit at the

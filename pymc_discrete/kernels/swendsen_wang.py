@@ -27,13 +27,15 @@ WAITING, OF_ROUND, OF_PAIR, OF_VALUE = 5000.0, 3.2, 20.0, 13.0
 IN_TURN = 7
 # tables of pairs with at most this many elements in all are prepared once, and not in each draw
 FEW_ENTRIES = 2**16
-# On 400 sites, cluster sweeps took 0.6 times the time that their counted cost predicts, relative to Gibbs
-# sweeps; on 100,000 sites they took 1.6 times that time.
+# Cluster sweeps may take this many times as long as their counted cost predicts, relative to Gibbs sweeps.
+# Measured were 0.6 times as long on 400 sites, and 1.6 times on 100,000 sites.
 MISCOUNTED = 1.6
 FEW_ROUNDS = 6  # the number of rounds of the search for clusters that is assumed before the first sweep
-# in place of the share of transitions with a cluster sweep, it stands for the share used while tuning
+# This value of the parameter "clusters", the share of transitions with a cluster sweep, stands for the share
+# that `share_of_tuning` returns.
 OF_TUNING = 2.0
-SINGLE = 2.0  # mean size of a site's cluster below which the log says that clusters are single sites
+# below this mean size of a site's cluster, the log says that clusters are hardly more than single sites
+SINGLE = 2.0
 # What remains of a table after its bond and its unary terms are subtracted counts as 0 if it is at most this
 # many machine epsilons of the largest element of the table, times its number of values.
 ROUNDING_OF_TABLES = 64
@@ -57,21 +59,21 @@ class SwendsenWang(BlockGibbs):
     clusters : "auto" or float
         The share of transitions that make a cluster sweep. With "auto" cluster sweeps have as many counted
         operations as Gibbs sweeps while tuning; then the share is fixed by how much the sweeps have changed
-        for their counted cost. It is 0 where cluster sweeps do not change clearly more than Gibbs sweeps, and
-        the log says so.
+        for their counted cost. The share is 0 where cluster sweeps do not change clearly more than Gibbs
+        sweeps, and the log says so.
     differences : {"auto", "exact"}
         As in `BlockGibbs`.
 
     Raises
     ------
     ValueError
-        Where a conditional is not exact, and where no pair of sites is of this form.
+        Where a conditional is not exact, and where no pair of sites may have a bond.
 
     Notes
     -----
     How much a sweep changes is measured by the sum, over the clusters that move, of the squared number of
-    sites: this is the mean square of the change of a sum over the sites, the slow direction of such models. A
-    site that moves alone counts 1.
+    sites. This is the mean squared change of a sum over all sites, the quantity that changes slowest where
+    pairs prefer equal values. A site that moves alone counts 1.
 
     References
     ----------
@@ -135,8 +137,8 @@ class SwendsenWang(BlockGibbs):
         """The share of transitions that make a cluster sweep, fixed at the end of tuning.
 
         Let g be the change by a Gibbs sweep for each counted operation, and c the change by a cluster sweep.
-        The share is 0 where c is not above g by the factor `MISCOUNTED`, within which counted costs are
-        right. Else cluster sweeps take c / g of the time of the Gibbs sweeps, with at most one in each
+        The share is 0 where c is not above g by the factor `MISCOUNTED`, by which counted costs may be
+        wrong. Else all cluster sweeps take c / g times the time of all Gibbs sweeps, with at most one in each
         transition. If tuning was so short that it made no cluster sweep, the share stays as it was while
         tuning.
         """
@@ -186,7 +188,7 @@ class PairsWithTables(NamedTuple):
     ----------
     sites : (d,) bool, the sites of the pairs
     ends : (E, 2) int, the sites of each pair
-    number : (E,) int, the index of its table in `Target.joint`
+    number : (E,) int, the index of the table of each pair in `Target.joint`
     alike : (E,) bool, whether both sites have the same values, or two values each
     """
 
@@ -217,13 +219,14 @@ class Decomposed(NamedTuple):
 
 
 def operations_of_gibbs(target):
-    """Counted operations of a Gibbs sweep."""
+    """Counted operations of a Gibbs sweep, with the cost of computations that wait for one another."""
     return BlockGibbs().operations(target) + WAITING * BlockGibbs().computations(target)
 
 
 def share_of_tuning(target) -> float:
-    """The share of transitions with a cluster sweep at which these cost as much as all Gibbs
-    sweeps together."""
+    """The share of transitions with a cluster sweep at which all cluster sweeps cost as much as all Gibbs
+    sweeps, at most 1.
+    """
     return min(1.0, operations_of_gibbs(target) / operations_of_clusters(target, FEW_ROUNDS))
 
 
@@ -360,8 +363,8 @@ def cluster_sweep(target) -> Callable:
         # Edwards and Sokal 1988: given x, a bond where the pair has what it prefers
         preferred = (index[a] == index[b]) != parts.flip
         labels, rounds = components(preferred & (uniforms(key_bonds, (len(a),)) < share))
-        # The sums are computed here and not before, so that transitions without a cluster sweep need not wait
-        # for them.
+        # The unary terms are summed inside of the sweep and not before it, so that transitions without a
+        # cluster sweep need not wait for the sums.
         own = added_at(a, parts.first, space.d) + added_at(b, parts.second, space.d)
         unaries = own + unaries_of(target, x, pairs.sites, tables.shape[1])
         weights = weights_of_moves(index, unaries, counts)
@@ -383,8 +386,10 @@ def cluster_sweep(target) -> Callable:
 
 
 def unaries_of(target, x, sites: np.ndarray, K: int):
-    """(d, K) nats, for each value of `sites` (d,) bool, given all other sites; pairs of two of `sites` are
-    left out.
+    """(d, K) nats, log conditional probabilities of the values of `sites` (d,) bool, up to a constant per
+    site.
+
+    The tables of pairs of which both sites are among `sites` are left out.
     """
     space, blocks = target.space, []
     for n, (start, v) in enumerate(space.blocks):
@@ -431,7 +436,7 @@ def drawn_moves(u, sums):
 
 
 def moved(move, index, labels, counts: np.ndarray):
-    """The places (d,) after clusters have made their moves (d,), and the moves."""
+    """The places (d,) of the values of all sites after clusters have made their moves (d,), and the moves."""
     return (index + move[labels]) % counts, move
 
 
@@ -460,7 +465,7 @@ def moved_in_turn(
     later = jnp.where(first, root_b, root_a)
 
     def changes(index, a_moves: bool, b_moves: bool):
-        """(E, K - 1) nats, the change of r by each move, made by one or by both sites of each pair."""
+        """(E, K - 1) nats, the change of r, the rest of a table, by each move of one or both sites."""
         at_a = places_after(index[a], moves * a_moves, counts[a])
         at_b = places_after(index[b], moves * b_moves, counts[b])
         at = jnp.take_along_axis(rest, at_a * K + at_b, axis=1, mode="promise_in_bounds")

@@ -27,8 +27,8 @@ def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Ke
     drawn given its parent from the roots to the leaves. A chain or a tree is one forest, and its draws are
     independent given the rest of the model. A graph with cycles is covered by several forests, which are
     drawn in turn. The coverings are lists of forests made before the run, and a step chooses one of them at
-    random, independently of x. Sites that no table joins to another are drawn as by `block_gibbs`. As there,
-    a step reverses the order of its sweep with probability 1/2.
+    random, independently of x. Sites that no table joins to another are drawn as by `block_gibbs`, and a
+    step reverses the order of its sweep with probability 1/2, as a step of `block_gibbs` does.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def tree_gibbs(at_once: Callable[[Any], Any] = lambda density: None) -> tuple[Ke
 
 
 def visit_all(target, sums):
-    """A visit that draws all sites together."""
+    """A visit that draws all sites together, from their joint conditional as `sums` has it."""
     context = target.ready()
 
     def visit(key, x, backward):
@@ -143,7 +143,7 @@ def stack_forests(coverings: list[list[Forest]], d: int, n_pairs: int) -> Forest
 
 
 def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
-    """x with the sites of a forest drawn given all others.
+    """x with the sites of a forest drawn together, given all other sites.
 
     Parameters
     ----------
@@ -184,11 +184,11 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
     no_messages, to_roots = (jnp.zeros((n, K)) for n in (unary.shape[1], len(forest.roots)))
 
     def received(messages, into, column):
-        """Sums of the messages (W, K) that each column of parents receives."""
+        """What each parent receives: `into` (..., K), plus the sum of its children's `messages` (W, K)."""
         return into.at[column].add(messages, mode="drop") if len(column) else into
 
     def sent(total, table):
-        """(W, K) messages to the parents, from summing out the sites of a level."""
+        """(W, K) nats, the message of each site of a level to its parent: the site summed out."""
         return logsumexp(total[:, :, None] + table, axis=1)
 
     def up(messages, level):
@@ -210,7 +210,8 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
     def given_parents(table, parents):
         return jnp.take_along_axis(table, parents[:, None, None], axis=2)[:, :, 0]
 
-    # The last level is treated apart: its columns are indices of roots, and not columns of another level.
+    # The last level, of the children of roots, is treated apart: its `column` holds indices of roots, and not
+    # columns of another level.
     if len(unary):
         messages, totals = jax.lax.scan(up, no_messages, (unary[:-1], tables[:-1], column[:-1]))
         total = unary[-1] + messages

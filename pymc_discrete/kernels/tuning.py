@@ -1,6 +1,6 @@
 """Tuning of a kernel's parameters to a chain, during its tuning draws only.
 
-The same functions run with NumPy on the host, where a step of `pm.sample` makes one draw after another, and
+Every function runs with NumPy on the host, where a step of `pm.sample` makes one draw after another, and
 with jax.numpy in the compiled loop of `pmd.sample`. The argument `xp` is one of the two modules.
 """
 
@@ -21,7 +21,7 @@ class Learned(NamedTuple):
     Attributes
     ----------
     adaptation : Adaptation, of the parameter that is tuned to the acceptance probability
-    sums : (3, d) float, as in `spread`; () where units of distance are not tuned
+    sums : (3, d) float, see `spread.no_sums`; () where units of distance are not tuned
     scale : (d,) float, the unit of distance of every site; () where it is not tuned
     """
 
@@ -87,7 +87,7 @@ class Tuner(NamedTuple):
         return xp.exp(xp.where(tuning, a.log_value, a.mean))
 
     def tuned(self, learned: Learned, tuning: Any, xp: Any = np) -> dict[str, Any]:
-        """{name: value} of all parameters for a draw."""
+        """{name: value} of all parameters of the kernel, for a draw."""
         params = dict(self.params)
         if self.scaled:
             params["scale"] = learned.scale

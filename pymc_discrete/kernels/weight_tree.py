@@ -42,7 +42,7 @@ class Sites(NamedTuple):
         return (stem * b + branch) * b + leaf
 
     def put(self, site, weight) -> "Sites":
-        """The tree, with the weight of one site replaced."""
+        """The tree after the weight of one site is replaced."""
         b = len(self.stems)
         branch, stem = site // b, site // b**2
         leaves = put(row_of(self.leaves, branch), site % b, weight)

@@ -23,7 +23,7 @@ class Constraint(ABC):
     swaps : bool
         Whether two sites of a set can only exchange their values, which is one move of a pair.
     stands_still : str
-        For messages: what is the case where the constraint leaves only one state.
+        What a message says of the sites where the constraint leaves only one state.
     """
 
     in_pairs: ClassVar[bool]
@@ -201,7 +201,7 @@ class FixedSums(PairConstraint):
     def build(
         cls, name: str, totals: Any, shape: tuple[int, ...], lower: np.ndarray, upper: np.ndarray
     ) -> "FixedSums":
-        """The sets that a variable has along its last axis.
+        """The constraint that each vector of a variable, along its last axis, has a fixed sum.
 
         Parameters
         ----------
@@ -290,7 +290,9 @@ class Permutations(PairConstraint):
 
     @classmethod
     def build(cls, name: str, shape: tuple[int, ...], lower: np.ndarray, upper: np.ndarray) -> "Permutations":
-        """The permutations that a variable has along its last axis; parameters as of `FixedSums.build`.
+        """The constraint that each vector of a variable, along its last axis, is a permutation.
+
+        The parameters are those of `FixedSums.build`, without the sums.
 
         Raises
         ------

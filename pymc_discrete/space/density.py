@@ -25,9 +25,9 @@ FEW_SITES = 100_000
 class Density(CompiledMethods, ABC):
     """A log density as pure JAX functions of x and of a prepared context: all that a kernel asks.
 
-    A subclass defines `logdensity`; every other answer is found here by evaluating it at each neighbour, and
-    overridden where there is a cheaper way. Functions without a docstring are described in `Target`, under
-    the same name.
+    A subclass defines `logdensity`. Every other answer is found by evaluating `logdensity` at each neighbour,
+    and overridden where there is a cheaper way. Functions without a docstring are described in `Target`,
+    under the same name.
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ class Density(CompiledMethods, ABC):
         return False
 
     def running(self, traced: bool) -> AbstractContextManager[Any]:
-        """JAX's settings for the functions below.
+        """A context manager that sets JAX up for a call of the density's functions.
 
         Parameters
         ----------
         traced : bool
-            Whether they are called inside a program that JAX traces.
+            Whether the functions are called inside a program that JAX traces.
         """
         return default_settings()
 
@@ -64,9 +64,10 @@ class Density(CompiledMethods, ABC):
     def logdensity(self, x: Array, context: Any) -> Array: ...
 
     def centred(self, x: Array, context: Any) -> Any:
-        """A context in which `logdensity` is the difference from that at x, a sum of changes of summands.
+        """A context with which `logdensity` returns the log density less the log density at x.
 
-        Where the summands are not known, the same context is returned.
+        The difference is found as the sum of the changes of the log density's summands, which is more exact
+        in float32. Where the summands are not known, `context` itself is returned.
         """
         return context
 
@@ -86,8 +87,9 @@ class Density(CompiledMethods, ABC):
     def _at(
         self, x: Array, context: Any, logdensity: Callable[..., Array], values: Any, inside: Any
     ) -> tuple[Array, Array]:
-        """`logdensity` at x, and the differences (d, K) to the values (d, K), -inf where `inside` (d, K) is
-        false.
+        """`logdensity` at x, and (d, K) its change when one site goes to each of its `values` (d, K).
+
+        The change is -inf where `inside` (d, K) is false.
         """
         sites = np.repeat(np.arange(self.space.d), self.space.K)
         now = logdensity(x, context)
@@ -103,7 +105,7 @@ class Density(CompiledMethods, ABC):
     # ------------------------------------------------------------ conditionals: one site at a time
     @cached_property
     def interactions(self) -> Interactions:
-        """Which sites may be drawn together; here every site interacts with every other."""
+        """Which sites may be drawn together; by default every site interacts with every other."""
         return Interactions(np.zeros((0, 2), int), [], np.ones(self.space.d, bool), self.space)
 
     def carried(self, x: Array, context: Any) -> Any:
@@ -177,7 +179,7 @@ class GivenInputs(Density):
 
     @abstractmethod
     def split(self, point: dict[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        """Take the values of all variables apart: x (d,), the inputs of the context, and {name: array}."""
+        """The sites x (d,) at a point, the inputs of the context, and all values, {name: array}."""
 
     @abstractmethod
     def join(self, x: np.ndarray, point: dict[str, Any] | None) -> dict[str, np.ndarray]:
@@ -201,10 +203,10 @@ class GivenInputs(Density):
         return jnp.zeros(())
 
     def evaluated(self, inputs: Any, x: Array, with_differences: ArrayLike) -> tuple[Array, Array, Array]:
-        """The log density at x, the differences there, and `rest`: all that is read on the host.
+        """The log density at x, the differences at x, and `rest`: all that is read on the host.
 
-        One program, because to compile several would take longer. The differences are 0 unless
-        `with_differences`, and then take no time.
+        One program computes all three, because to compile several would take longer. Without
+        `with_differences` the differences are 0 and take no time.
         """
         context = self.prepare(inputs)
         zeros = jnp.zeros((self.space.d, self.space.K))

@@ -50,7 +50,7 @@ def coverings(pairs: np.ndarray, apart: np.ndarray, members: np.ndarray, d: int)
     pairs : (E, 2) int
         Sites that a table joins: the edges of the forests.
     apart : (A, 2) int
-        Sites that interact otherwise and must not be in the same forest.
+        Pairs of sites that interact in another way than by a table, and must not be in one forest.
     members : (m,) int
         The sites to cover.
     d : int
@@ -77,7 +77,7 @@ def is_forest(pairs: np.ndarray, d: int) -> bool:
 
 
 def neighbours_of(links: np.ndarray, d: int) -> list[list[tuple[int, int]]]:
-    """For each site [(the site at the other end, the index of the link)]."""
+    """For each site its `links` (n, 2), as [(the site at the other end, the index of the link)]."""
     neighbours: list[list[tuple[int, int]]] = [[] for _ in range(d)]
     for n, (a, b) in enumerate(links.tolist()):
         neighbours[a].append((b, n))
@@ -122,7 +122,8 @@ def greedy_forest(near, far, members: np.ndarray, wanted: set[int], rng: np.rand
 
     seen: set[int] = set()
     order = rng.permutation(members).tolist()
-    for start in sorted(order, key=lambda i: i not in wanted):  # the sort keeps the random order
+    # sites in `wanted` come before all others, and each of the two parts is in random order
+    for start in sorted(order, key=lambda i: i not in wanted):
         frontier = [start]
         while frontier:
             n = int(rng.integers(len(frontier)))
@@ -178,12 +179,14 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
 
 
 def in_columns(level: list[tuple[int, int, int]], above: dict[int, int]) -> list[int]:
-    """A column for each site of a level: a parent's first child gets its column, the others get free ones.
+    """A column for each site of a level: the first child of a parent gets the parent's column.
+
+    All other sites get free columns.
 
     Parameters
     ----------
     level : list of (site, parent, link)
-    above : {site: its column} of the parents; a parent that is not in it passes on no column
+    above : {parent: its column}; a parent that is left out passes on no column
     """
     taken: dict[int, int] = {}
     for n, (_, parent, _) in enumerate(level):

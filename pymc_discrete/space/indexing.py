@@ -32,7 +32,8 @@ def take(array, index: np.ndarray, rows=None):
     """`array[index[rows]]` for a flat array.
 
     Regular indices become slices and broadcasts, which XLA fuses; others become a gather. Axes along which
-    the index does not vary have length 1 in the result, all axes where a constant array has one value.
+    the index does not vary have length 1 in the result; if the array is constant and all elements at the
+    index are equal, all axes have length 1.
 
     Parameters
     ----------

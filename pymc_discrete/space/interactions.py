@@ -2,8 +2,8 @@
 
 Sites whose terms join few sites each are coloured: those of one colour do not interact, and are drawn at
 once. Sites that interact through tables of pairs only are the nodes of a graph, whose forests are drawn at
-once. Where all sites of a term interact with one another, they are drawn one at a time (scanned). Sites
-that a constraint ties are coloured or scanned as a whole set.
+once. All sites of a term that joins many sites interact with one another, and are drawn one at a time
+(scanned). Sites that a constraint ties are coloured or scanned as a whole set.
 """
 
 from functools import cached_property
@@ -17,13 +17,13 @@ from pymc_discrete.space.space import Space
 
 
 class Sets(NamedTuple):
-    """Sets of sites that change together (see `Variable.constraint`), to be drawn in one way.
+    """Some sets of one variable, the sites of each of which change together (see `Variable.constraint`).
 
     Attributes
     ----------
     n : the index of their variable in the space
     sets : (R,) int, the indices of the sets among those of the variable; if the sets are coloured, sites of
-        different ones do not interact
+        different sets do not interact
     inner : whether sites of the same set may interact, so that only one pair of each set is drawn at a time
     """
 
@@ -40,7 +40,8 @@ class Interactions:
     pairs : (E, 2) int
         Sites that a table joins, the lower first.
     apart : [(n, J) int]
-        Sites that an element of another kind joins, J of them in each row, padded with -1.
+        Sites that enter one element of the log density without a table of pairs; each row lists the sites of
+        an element, padded with -1.
     mixed : (d,) bool
         Sites of a term that joins many sites, each of which interacts with every other.
     space : Space
@@ -160,7 +161,7 @@ class Interactions:
 
     @cached_property
     def neighbourhoods(self) -> list[np.ndarray] | None:
-        """The sites whose differences change when a site changes, or None if there are many.
+        """The sites whose differences change when a site changes; None if a change affects many sites.
 
         There is one array (d, width) int for each variable: for each of the d sites the sites of the
         variable, counted within the variable and padded with its size.
@@ -174,7 +175,10 @@ class Interactions:
 
     @cached_property
     def in_pairs(self) -> np.ndarray:
-        """(d,) bool, the sites that interact with other sites only through tables of pairs."""
+        """(d,) bool, the sites that interact with other sites only through tables of pairs.
+
+        Sites that cannot change, or not alone, are left out.
+        """
         inside = np.zeros(self.space.d, bool)
         inside[self.pairs] = True
         inside[self._apart] = False
@@ -188,7 +192,10 @@ class Interactions:
 
     @cached_property
     def tree(self) -> bool:
-        """Whether the sites that tables join make no cycle: `forests` is then a single forest."""
+        """Whether the sites that tables join make no cycle and interact in no other way.
+
+        The list `forests` then has one covering, by one forest.
+        """
         inside = np.isin(np.arange(self.space.d), self._joined)
         pairs, apart = (links[inside[links].all(axis=1)] for links in (self.pairs, self._apart))
         return len(pairs) > 0 and len(apart) == 0 and is_forest(pairs, self.space.d)

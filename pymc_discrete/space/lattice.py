@@ -2,8 +2,9 @@
 
 import numpy as np
 
-EXACT = 2**24  # integers up to here are multiplied with 64 bits, larger ones as Python's integers
-LARGEST_LIST = 400  # most short vectors that are listed
+# integers below this limit have 64 bits; larger ones are Python's, so that no product overflows
+EXACT = 2**24
+LARGEST_LIST = 400  # the largest number of vectors that `short_vectors` returns
 TRIED = 20_000  # most sums and differences that a round of the search for short vectors looks at
 REDUCTIONS = 3
 PASSES = 20  # most passes of the reduction of a basis
@@ -45,23 +46,23 @@ def basis_of(matrix: np.ndarray) -> np.ndarray:
 
 
 def wide(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """The same rows as Python's integers if a product with these factors could exceed 64 bits, else
-    unchanged.
-    """
+    """`rows` as Python's integers if a product with one of `factors` may reach `EXACT`, else unchanged."""
     if rows.dtype != object and np.abs(factors).max(initial=0) * np.abs(rows).max(initial=0) < EXACT:
         return rows
     return rows.astype(object)
 
 
 def narrow(rows: np.ndarray) -> np.ndarray:
-    """The same integers as 64-bit integers, if they are small enough."""
+    """`rows` as 64-bit integers if all elements are below `EXACT` in size, else unchanged."""
     if rows.dtype == object and np.abs(rows).max(initial=0) < EXACT:
         return rows.astype(np.int64)
     return rows
 
 
 def reduced(basis: np.ndarray) -> np.ndarray:
-    """(k, n) int, a basis of the same lattice whose vectors cannot be shortened by multiples of another one.
+    """(k, n) int, a basis of the lattice that `basis` spans.
+
+    No vector of the result can be shortened by adding a multiple of another one.
 
     Each pair of vectors is reduced as by Gauss and Lagrange (Nguyen and Stehle 2009, section 1).
 
@@ -95,7 +96,8 @@ def short_vectors(basis: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(M, n) int, the vectors of a basis, then others of the lattice that are no longer than the longest.
 
     The others are sums and differences of vectors already found, each once up to its sign, until there are
-    `LARGEST_LIST`. For tables with given margins the result has the moves of two rows and two columns.
+    `LARGEST_LIST`. For a contingency table with given margins, the result has the moves that change two rows
+    in two columns.
     """
     longest = max((int(np.abs(b).sum()) for b in basis), default=0)
     known = {signless(b): None for b in basis}

@@ -17,8 +17,9 @@ UNLIMITED = 2**31 - 1  # a bound of at least this size means that there is no bo
 LONGEST_SEARCH = 60.0  # seconds that the solver may look for integers that meet all equations
 # the largest number of passes over the equations; each pass tightens bounds by the bounds found before
 TIGHTENINGS = 50
-# Random solutions minimise objectives with random coefficients of at most STEEPEST in size. Each value stays
-# within REACH of a known solution, or within three times the size of that solution.
+# A random x with A x = y is found as the one that minimises a linear objective, whose random coefficients are
+# at most STEEPEST in size. Each element of x stays within REACH of its value in a known solution, or within
+# three times the size of that value.
 REACH, STEEPEST = 8, 9
 LISTED_EQUATIONS = 4  # the largest number of equations that a message lists
 # largest |t| of moves x + t v: FARTHEST_RANDOM_MOVE along random directions v, FARTHEST_MOVE where all moves
@@ -57,9 +58,9 @@ class Lines(NamedTuple):
 
     @property
     def turns(self) -> int:
-        """The largest number of draws of a set in a sweep that draws it once per site.
+        """How many draws a sweep makes of the set that it draws most often.
 
-        A set is drawn along each of its directions at most once.
+        A set is drawn once for each of its sites, but at most once along each of its directions.
         """
         sites = np.bincount((of_each := self.set_of(self.sites.max(initial=-1) + 1))[of_each >= 0])
         return int(np.minimum(self.number[: len(sites)], sites).max(initial=0))
@@ -111,8 +112,8 @@ class LinearConstraint(Constraint):
         Parameters
         ----------
         name : of the variable, for messages
-        matrix : (m, n) int
-        totals : (m,) int
+        matrix : (m, n) int, A of the equations A x = y
+        totals : (m,) int, y of the equations A x = y
         lower, upper : (n,) int, bounds of the sites; -/+ UNLIMITED where there is none
         labels : the name of each equation, by default its number
 
@@ -186,7 +187,7 @@ class LinearConstraint(Constraint):
         """For each set a basis (k, c) of the lattice of its directions, and short vectors (M, c) of this
         lattice.
         """
-        # Sets with the same equations share one computation of these.
+        # Sets with equal equations share one computation of their basis and of their short vectors.
         known: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
         directions = []
         for sites in self.sites:
@@ -217,8 +218,10 @@ class LinearConstraint(Constraint):
         return lines
 
     def lattices(self, sets: np.ndarray) -> Lines:
-        """The basis of the lattice of some sets; each direction lists all sites of its set, and
-        padding is 0."""
+        """For each of some sets the basis of the lattice of its directions.
+
+        Each direction lists all sites of its set; elements of v that are padding are 0.
+        """
         widest = max((len(self.sites[s]) for s in sets), default=1)
         count = np.array([len(self.bases[s]) for s in sets])
         shape = (len(sets), count.max(initial=1), widest)
@@ -265,7 +268,7 @@ class LinearConstraint(Constraint):
     def nearest(self, values: np.ndarray) -> np.ndarray:
         """(n,) int, the x between the bounds with A x = y for which the sum of |x - values| is least.
 
-        Where the solver finds none, it is the attribute `somewhere`.
+        Where the solver finds no such x, the result is the attribute `somewhere`.
         """
         if self.met(values).all() and ((self.lower <= values) & (values <= self.upper)).all():
             return values
@@ -364,7 +367,8 @@ def tightened(
                 f"{labels[row]} cannot be {totals[row]}: the bounds of its counts allow {span}. Mend what "
                 "was seen, or the bounds of support=."
             )
-        # The range that the other elements of a row leave to each of its elements.
+        # For each term of an equation: what is left of the total for this term, if all other terms are at
+        # their least, and if all other terms are at their most.
         room_above = totals[:, None] - without_own(least)
         room_below = totals[:, None] - without_own(most)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -392,9 +396,9 @@ def in_floats(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def without_own(terms: np.ndarray) -> np.ndarray:
-    """(m, n), for each element the sum of the others in its row.
+    """(m, n), for each element of `terms` the sum of the other elements of its row.
 
-    The sum is infinite where another element of the row is. All infinite elements have the same sign.
+    The sum is infinite where one of the other elements is. All infinite elements of `terms` have one sign.
     """
     infinite = np.isinf(terms)
     finite = np.where(infinite, 0.0, terms)

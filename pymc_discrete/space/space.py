@@ -24,7 +24,7 @@ LARGEST_SUPPORT = 256
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
 WIDTH = 8  # default of `Variable.width`
-SMALLEST = 8.0  # the offsets of a window "auto" go at least up to this number
+SMALLEST = 8.0  # the offsets ±1, ±2, ±4, ... of a window go at least up to this number
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,25 +71,25 @@ class Variable:
 
     @property
     def kind(self) -> Hashable:
-        """A key that is equal for variables that can be joined into one variable: K, the order and the
-        offsets.
+        """A key that is equal for variables whose sites can be joined into one variable.
 
-        A partition is joined with no other variable, since sites of another one cannot be in its clusters.
+        The key has K, whether values have an order, and the offsets. A partition is joined with no other
+        variable, since the sites of another variable cannot be in its clusters.
         """
         offsets = None if self.offsets is None else self.offsets.tobytes()
         return (self.K, self.nominal, offsets, self.name if self.partition else None)
 
     @property
     def stretches(self) -> tuple[int, np.ndarray]:
-        """(w, strides): w + 1 equally spaced values, from which Gibbs sampling draws, and their possible
-        spacings.
+        """(w, strides): Gibbs sampling draws a site from w + 1 equally spaced values, whose spacing is one of
+        `strides`.
 
-        With the largest spacing the values extend as far as the offsets. One of the values is the current
-        one.
+        One of the w + 1 values is the current value of the site. With the largest spacing the values extend
+        as far as the offsets.
         """
         offsets = np.asarray(self.offsets)
         steps = offsets[offsets > 0]
-        if len(steps) == steps[-1]:  # the steps are 1, 2, ..., w
+        if len(steps) == steps[-1]:  # the positive offsets are 1, 2, ..., w
             return len(steps), np.ones(1, int)
         return self.width, steps[steps * self.width <= max(steps[-1], self.width)]
 
@@ -115,7 +115,7 @@ class Variable:
 
     @property
     def swaps(self) -> bool:
-        """Whether two sites can only exchange their values."""
+        """Whether sites change only in pairs that exchange their values, as in a permutation."""
         return self.constraint is not None and self.constraint.swaps
 
     @property
@@ -160,7 +160,7 @@ class Linear(NamedTuple):
         Parameters
         ----------
         forms : {array that is replaced: {array: coefficient}}, arrays of the same shape
-        members : the arrays
+        members : the arrays that `forms` names, with their places in the space
         """
         start = {m.name: m.start for m in members}
         size = {m.name: m.size for m in members}
@@ -286,16 +286,19 @@ class Space:
     nominal : (d,) bool
         Sites whose values have no order.
     constrained : (d,) bool
-        Sites that change only together with another one, see `Variable.constraint`. As neighbours of such a
-        site alone, all values but the current one are outside the support.
+        Sites that change only together with another one, see `Variable.constraint`. The method
+        `neighbours` marks all values of a constrained site but the current one as outside the support, since
+        the site cannot go to them alone.
     column : (d, K) int
         For each neighbour its offset, or its value less the lower bound where the variable is finite.
     exists : (d, K) bool
-        Whether the site has a neighbour in this column.
+        Whether site i has a k-th neighbour; a site with fewer than K neighbours has padding in `column`.
     opposite : (d, K) int
-        The column of the negated offset.
+        For each neighbour that is given by an offset, the column of the negated offset, which undoes the
+        move.
     totals : ByTotals, optional
-        Where some sites are not values of a model's variables but sums of them, which move more easily.
+        The map between the sites and the values of a model's variables, where some sites are sums of values,
+        which move more easily; None where every site is a value.
     """
 
     totals: ByTotals | None = None
@@ -352,7 +355,8 @@ class Space:
         supports : {name: (lower, upper)}
             Inclusive bounds, scalars or arrays of the variable's shape; None or +-inf where unbounded.
         shapes : {name: shape}, optional
-            () for names that are left out; by default the shapes of the bounds.
+            The shape of each variable, () for names that are left out. By default a variable has the shape of
+            its bounds.
         window : "auto", "geometric", int or {name: one of these}
             The neighbours of sites with more than 256 values: the offsets ±1, ±2, ±4, ..., or -w, ..., w for
             an integer w.
@@ -366,8 +370,8 @@ class Space:
         widths : {name: int}, optional
             See `Variable.width`.
         sums : {name: int or array}, optional
-            Variables whose vectors, along the last axis, have fixed sums: one for all vectors, or an array of
-            the variable's shape without its last axis.
+            Variables whose vectors, along the last axis, have fixed sums: one sum for all vectors, or an
+            array of the variable's shape without its last axis.
         permutations : collection of str
             Names of variables whose vectors, along the last axis, are permutations of 0, ..., n - 1, the
             values of their support.
@@ -422,7 +426,7 @@ class Space:
         return cls(variables, members)
 
     def grouped(self, groups: list[list[str]], names: list[str]) -> "Space":
-        """The same sites, with some variables of the same kind joined into one.
+        """A space of the sites of this space, in which some variables of one kind are joined into one.
 
         Parameters
         ----------
@@ -467,7 +471,7 @@ class Space:
 
     @cached_property
     def sites(self) -> list[tuple[str, int]]:
-        """For each site the array that holds it, and its flat index there."""
+        """For each site the name of the array that holds the site, and its flat index in that array."""
         return [(m.name, i) for m in self.members for i in range(m.size)]
 
     @property
@@ -476,7 +480,7 @@ class Space:
         return np.repeat(np.array([m.name for m in self.members], object), [m.size for m in self.members])
 
     def site(self, i: int) -> tuple[str, int]:
-        """The name of the array that holds a site, and its flat index there."""
+        """The name of the array that holds site i, and the flat index of the site in that array."""
         m = next(m for m in self.members if m.start <= i < m.start + m.size)
         return m.name, int(i) - m.start
 
@@ -528,7 +532,8 @@ class Space:
         """Differences (r, K) with a column for each neighbour, made from differences with a column for each
         move.
 
-        The column of the current value is 0. Differences at candidates are returned as they are.
+        The column of the current value is 0. For a variable with a window, and if `candidates` are given,
+        `moves` is returned as it is.
 
         Parameters
         ----------
@@ -540,7 +545,7 @@ class Space:
         rows : (r,) int
             Sites, counted within the variable; None means all.
         candidates : (r, moves) int
-            The values of the columns of `moves`, where these are not those of `values_of`.
+            The values to which the columns of `moves` belong, where `values_of` gives other values.
         """
         start, v = self.blocks[n]
         if not v.finite or candidates is not None:
@@ -569,7 +574,7 @@ class Space:
         -------
         values : (m, K) int
         inside : (m, K) bool
-            False beyond the support and in columns that a site does not have.
+            Whether the value is in the support; False in the columns that pad a site with fewer neighbours.
         """
         # on the host NumPy is faster than JAX, which compiles each operation
         xp = np if isinstance(x, np.ndarray) and sites is None else jnp
@@ -643,8 +648,9 @@ class Space:
 
     @cached_property
     def drawn_with(self) -> np.ndarray:
-        """(d,) int, the index of the set in which each site changes, as in `set_of`; sites that lines join
-        are sets too.
+        """(d,) int, the index of the set of sites in which each site is drawn; -1 for sites in no set.
+
+        Sets are tied by a constraint (see `set_of`), or joined by lines (see `Variable.lines`).
         """
         sets, last = self.set_of.copy(), self.set_of.max(initial=-1) + 1
         for start, v in self.blocks:
@@ -828,7 +834,7 @@ def bound_of(name: str, value: Any, missing: int) -> np.ndarray:
 def offsets_of(name: str, window: Any, reach: float) -> np.ndarray:
     """(K,) int, the symmetric offsets of a window.
 
-    A generalisation of the {x - 1, x + 1} of Grathwohl et al. 2021, footnote 1.
+    Grathwohl et al. 2021, footnote 1, use the offsets ±1 only, the neighbours x - 1 and x + 1.
     """
     if isinstance(window, str) and window in ("auto", "geometric"):
         # short moves explore locally, long moves cross the support

@@ -30,7 +30,8 @@ class Target:
     def __init__(self, density: Density, context: Any = None):
         self.density, self.context = density, context
         self._point: dict[str, Any] | None = None
-        # the inputs from which the context will be prepared, None once it is prepared
+        # The inputs from which `ready` prepares the context. None stands for the default inputs of the
+        # density, and for a context that was given to the constructor.
         self._inputs: Any = None
 
     def tree_flatten(self) -> tuple[tuple[Any], Density]:
@@ -50,15 +51,16 @@ class Target:
         return cast(GivenInputs, self.density)
 
     def ready(self) -> Any:
-        """This target with its context, which is prepared from the density's default inputs if it
-        is missing."""
+        """The context; if it is missing, it is first prepared from the inputs that `given` was called with,
+        or else from the density's default inputs.
+        """
         if self.context is None:
             self.context = self._prepared(self._inputs_of_context())
         return self.context
 
     def _prepared(self, inputs: Any) -> Any:
         """The context that is prepared from inputs, none of which is a tracer of JAX."""
-        # This may be called while JAX traces a program. The context may outlive that program, so it is
+        # This method may be called while JAX traces a program. The context may outlive that program, so it is
         # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
         with self.density.running(traced=False), jax.core.eval_context():
             return self.density.compiled("prepare")(inputs)
@@ -67,8 +69,9 @@ class Target:
         return self._given.default_inputs() if self._inputs is None else self._inputs
 
     def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
-        """The result of `Density.evaluated` at x: the log density, the differences and the rest; needs no
-        context.
+        """The result of `GivenInputs.evaluated` at x: the log density, the differences and the rest.
+
+        No prepared context is needed.
         """
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated")
@@ -104,26 +107,28 @@ class Target:
             return self._run(name, jnp.asarray(x), context)
 
     def with_inputs(self, inputs: Any) -> "Target":
-        """The same density in the context of other inputs; may be called inside a traced program."""
+        """A target of the same density with a context of other inputs; may be called in a traced program."""
         # A density without other variables has no inputs, so that none is a tracer even inside a traced
         # program.
         prepared = self._run("prepare", inputs) if is_traced(inputs) else self._prepared(inputs)
         return Target(self.density, prepared)
 
     def centred(self, x: ArrayLike) -> "Target":
-        """The same target, whose log density is the difference from that at x, a sum of changes of summands.
+        """A target whose log density is that of this target, less its log density at x.
 
-        In float32 this keeps small differences of large log densities. May be called inside a traced program.
+        The difference is found as the sum of the changes of the log density's summands: in float32 this keeps
+        small differences of large log densities. May be called inside a traced program.
         """
-        # Outside of a traced program this is not compiled. The summands here are subtracted from those that
-        # `logdensity` computes. If XLA fused the two computations differently, their rounding would differ,
-        # and summands that do not change would not cancel exactly.
+        # Outside of a traced program `Density.centred` runs without being compiled. It computes the summands
+        # of the log density at x, which `logdensity` of the result subtracts from the summands at its own
+        # argument. If XLA fused the two computations differently, their rounding would differ, and summands
+        # that do not change would not cancel exactly.
         context = self.ready()
         with self.density.running(is_traced((x, context))):
             return Target(self.density, self.density.centred(jnp.asarray(x), context))
 
     def at(self, point: dict[str, Any]) -> tuple[np.ndarray, "Target"]:
-        """Split a point of the model.
+        """The sites x at a point of the model, and the target given all other values of the point.
 
         Parameters
         ----------
@@ -156,7 +161,7 @@ class Target:
     def logdensity(self, x: ArrayLike) -> Array:
         """() float, nats: log density at x, without the terms that do not depend on the block.
 
-        It is -inf where a site is beyond its support.
+        The log density is -inf where a site is beyond its support.
         """
         if self.context is None and not is_traced(x):
             return self._on_host(x)[0]
@@ -170,7 +175,7 @@ class Target:
     def differences(self, x: ArrayLike) -> Array:
         """(d, K) float, nats: log density with site i at its k-th neighbour, less that at x.
 
-        They are 0 at the current value and -inf outside the support.
+        The differences are 0 at the current value and -inf outside the support.
         """
         if self.context is None and not is_traced(x):
             return self._on_host(x, with_differences=True)[1]
@@ -194,11 +199,11 @@ class Target:
 
     @property
     def exact(self) -> bool:
-        """Whether every difference is exact."""
+        """Whether every difference is exact, and none is a first-order estimate."""
         return self.density.exact
 
     def update(self, x: Array, differences: Array, sites: Array) -> Array:
-        """`differences(x)` after x has changed at some sites, where only those that change are computed.
+        """`differences(x)` after x has changed at some sites; only differences that may change are computed.
 
         Parameters
         ----------
@@ -207,7 +212,7 @@ class Target:
         differences : (d, K) float
             The differences before the change.
         sites : (L,) int
-            The sites that have changed; d is ignored.
+            The sites that have changed; the number d stands for no site.
         """
         return self.density.update(x, differences, sites, self.ready())
 
@@ -221,18 +226,19 @@ class Target:
         return self.density.interactions
 
     def joint(self) -> Array:
-        """(E, K, K) nats, the table of each pair in `interactions.pairs`; edges of forests refer to them by
-        index.
+        """(E, K, K) nats, for each pair in `interactions.pairs` the table of its terms of the log density.
 
-        Elements for values that a site does not have are -inf.
+        The rows of a table are for the values of the first site of the pair, the columns for those of the
+        second site; elements for values that a site does not have are -inf. Edges of forests (`Forest.edge`)
+        are indices of these tables.
         """
         return self._run("joint", self.ready())
 
     def unaries(self, n: int, x: Array, inside: ArrayLike) -> Array:
-        """(size, K) log conditional probabilities of the sites of finite variable n.
+        """(size, K) log conditional probabilities of the sites of finite variable n, up to a constant per
+        site.
 
-        They are normalised up to a constant for each site. Tables of pairs of which both sites are `inside`
-        (d,) bool are left out.
+        Tables of pairs of which both sites are `inside` (d,) bool are left out.
         """
         return self.density.unaries(n, x, inside, self.ready())
 
@@ -258,7 +264,7 @@ class Target:
     def logits(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
         """The log conditional probabilities of some sites of a finite variable as a function of x.
 
-        The parameters are those of `rows`. This takes less time than `rows`.
+        The parameters are those of `rows`. The function that `rows` returns takes more time.
 
         Returns
         -------
@@ -269,7 +275,7 @@ class Target:
         return self.density.logits(n, rows, self.ready())
 
     def carried(self, x: Array) -> Any:
-        """Tensors at x in which many sites mix; a scan of single sites updates them after each change."""
+        """Tensors in which many sites mix, at x; a scan of single sites updates them after each change."""
         return self.density.carried(x, self.ready())
 
     def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:
@@ -290,8 +296,8 @@ class Target:
     def joint_differences(self, n: int, sites: Array, values: Array, x: Array, carried: Any = None) -> Array:
         """(r, C) nats: log density with all sites of each row at a candidate, less that at x.
 
-        They are 0 at the current values, and -inf where values are outside the support or break the
-        constraint.
+        The differences are 0 at the current values, and -inf where values are outside the support or break
+        the constraint of the variable.
 
         Parameters
         ----------
@@ -303,7 +309,7 @@ class Target:
             The candidates.
         x : (d,) int
         carried : as `carried(x)` returns it, optional
-            Without it the terms in which every site interacts with every other are left out.
+            Without this argument, terms in which every site interacts with every other are left out.
         """
         return self.density.joint_differences(n, sites, values, x, self.ready(), carried)
 
@@ -311,7 +317,7 @@ class Target:
         """{variable number: (r, C) nats}, `joint_differences` at the moves {variable number: (sites,
         values)}.
 
-        They are computed on the host, with all terms.
+        The differences are computed on the host, with all terms of the log density.
         """
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated_jointly")
