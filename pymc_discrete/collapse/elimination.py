@@ -22,13 +22,12 @@ from pymc_discrete.collapse.paths import assigned_backward, largest_along, messa
 from pymc_discrete.kernels.random import choose
 from pymc_discrete.space.indexing import unique_pairs
 
-# the largest number of entries of the table of a site that is summed out, with all sites that share a table
-# with it
+# The largest number of entries of the table of one site that is summed out; its axes are this site and all
+# sites that share a table with it.
 MOST_ENTRIES_OF_SITE = 2**20
 MOST_ENTRIES = 2**27  # the largest number of entries of all tables of an elimination together
 # A stage of an elimination sums out sites whose tables have at most this many times the entries of the
-# smallest table. To sum out the sites with the smallest tables one by one is less work, but less is done at
-# once.
+# smallest table. A lower ratio means less work in all, but more stages, which run one after another.
 STAGE_RATIO = 64
 SHORTEST_PATH = 4  # a path is summed one site after another if at least this many of its sites are summed out
 WIDEST_PATH = 4  # a site of a path may interact with at most this many of the sites that follow it
@@ -192,13 +191,12 @@ class EliminationOrder:
             self.stages.append(next(paths, []) or self._stage(around))
 
     def _each_alone(self, scopes: Sequence[np.ndarray], tables: Sequence[np.ndarray]) -> None:
-        """Find the stages if no table joins two sites: the same stages as by `_stage`, for all
-        sites at once."""
+        """Find all stages at once if no table joins two sites; `_stage` would find the stages one by one."""
         d = len(self.counts)
         site = np.concatenate([s[:, 0] for s in scopes])
         array = np.repeat(np.arange(len(scopes)), [len(s) for s in scopes])
         row = np.concatenate(tables)
-        order = np.argsort(site, kind="stable")  # the tables of a site, in the order of arrays and rows
+        order = np.argsort(site, kind="stable")  # all tables, sorted by their sites
         site, array, row = site[order], array[order], row[order]
         first = np.searchsorted(site, np.arange(d + 1))
         by_row = np.lexsort((row, array, site))
@@ -305,8 +303,8 @@ class EliminationOrder:
     def _sums(
         self, scopes: list[tuple[int, ...]], shape: tuple[int, ...], tables: list[list[tuple[int, int]]]
     ) -> EliminatedSites:
-        """The group of sites whose tables are the sums of the given tables; these no longer count as left to
-        sum.
+        """The group of sites whose tables are the sums of the given tables, which are taken from the tables
+        that are left to sum.
 
         Parameters
         ----------
@@ -363,7 +361,7 @@ class EliminationOrder:
         ]
 
     def _with_same(self, paths: list[list[int]], width: int) -> list[list[list[int]]]:
-        """Paths grouped by their tables, if that makes few groups; else all paths in one group."""
+        """Paths in groups with equal tables, if there are few such groups; else all paths in one group."""
         if not self._shares:
             return [paths]
         groups: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -403,14 +401,14 @@ class EliminationOrder:
         Parameters
         ----------
         inside : the sites that other paths sum out
-        held : all sites of other paths, with the sites at their ends
+        held : all sites of other paths, also the sites at their ends, which these paths do not sum out
         """
         path, periods, n = [first], [*range(1, width + 1)], 0
         placed = {first}
         while n < len(path):
             new = [j for j in around[path[n]] if j not in placed]
-            # of the sites that join the path, the ones that share tables with the fewest sites outside of it
-            # come first
+            # Of the sites that join the path at this step, the ones that share tables with the fewest sites
+            # outside of it come first.
             new.sort(key=lambda j: (len(placed.union(around[j], new)), j))
             longer = [*path, *new]
             left = [e for e in periods if self._repeats(longer, len(path), e)]
@@ -419,8 +417,8 @@ class EliminationOrder:
                 break
             path, periods, n = longer, left, n + 1
             placed.update(new)
-        # Sites after this point are left out of the path, since they may share tables with sites outside of
-        # it.
+        # A path ends at most w sites after the last site that it can sum out: sites further on may share
+        # tables with sites outside of the path.
         return path[: n + width], periods[0]
 
     def _affordable(self, path: list[int], width: int, period: int) -> bool:
@@ -474,7 +472,8 @@ class EliminationOrder:
 
     @staticmethod
     def _in_common(pairs: list[EliminatedSites], rounds: int, n_paths: int) -> list[np.ndarray] | None:
-        """[(rounds,) int], for each step of a round the index of the table that all paths have there.
+        """For each step of a round (rounds,) int: in every round, the index of the one table that all paths
+        have at this step.
 
         None unless all paths have the same tables, and several sites share a table.
         """
@@ -546,13 +545,12 @@ class Elimination:
     def _passed(
         self, tables: Sequence[Any], along: Callable[..., Any], out: Callable[..., Any]
     ) -> tuple[Any, list[list[Any]]]:
-        """The total of the sums over all components of connected sites, and the arrays that are kept of every
-        group.
+        """The logarithm of the sum over all sites, and for each group of each stage the arrays to keep.
 
         Parameters
         ----------
-        along, out : functions of a group, `Paths` or `EliminatedSites`, and of all arrays of tables so far,
-            that return the array of tables that the group leaves, and the arrays to keep
+        along, out : functions for `Paths` and for `EliminatedSites`: each takes a group and all arrays of
+            tables so far, and returns the array of tables that the group leaves, and the arrays to keep
         """
         arrays, total, stages = list(tables), jnp.zeros(()), []
         for stage in self.stages():
@@ -580,7 +578,7 @@ class Elimination:
         return jnp.concatenate([take_rows(logsumexp(table, 1), group.tables) for group, table in last])
 
     def components(self) -> np.ndarray:
-        """(d,) int, the component of each site, numbered as in `roots`."""
+        """(d,) int, for each site the index in `roots` of the component of connected sites that it is in."""
         found, groups = np.zeros(len(self.counts), int), [g for stage in self.stages() for g in stage]
         roots = [i for g in groups if not isinstance(g, Paths) and is_root(g) for i in g.sites[:, 0]]
         found[roots] = np.arange(len(roots))
@@ -597,7 +595,7 @@ class Elimination:
 
         Parameters
         ----------
-        uniforms : (d,)
+        uniforms : (d,), random numbers, uniform in [0, 1)
         stages : the second result of `joined`
         """
         return self._assigned(choose, uniforms, stages)
@@ -615,7 +613,8 @@ class Elimination:
         )
 
     def _assigned(self, pick: Callable[..., Any], given: Any, stages: list[list[Any]]) -> Any:
-        """(d,) int, the index of each site's value, chosen by `pick` from the last group to the first.
+        """(d,) int, the index of each site's value, which the function `pick` chooses. The sites that were
+        summed out last get their values first.
 
         Parameters
         ----------
@@ -670,8 +669,8 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
         for part in parts:
             column = np.full(len(lengths), -1)
             column[owner[here]] = part[here]
-            # two sequences stay in one class if they were in one class before and have the same value in this
-            # column
+            # Two sequences that are equal so far stay in one class if they also have equal values in this
+            # column.
             _, values = np.unique(column, return_inverse=True)
             _, found = np.unique(found * (values.max(initial=0) + 1) + values, return_inverse=True)
     # the few long sequences are compared as wholes
@@ -683,8 +682,8 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
 
 
 def is_root(group: EliminatedSites | Paths) -> bool:
-    """Whether the sites of a group share no table with a site that is left, so that each is the last of its
-    component of connected sites.
+    """Whether the sites of a group share no table with a site that is still to be summed out, so that each is
+    the last of its component of connected sites.
     """
     return isinstance(group, EliminatedSites) and len(group.shape) == 1
 
@@ -703,7 +702,7 @@ def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
 
 def summed_along(paths: Paths, arrays: list[Any]):
     """(B, K1, ..., Kw) nats, the tables that the sums along B paths leave for the w sites at the end of each;
-    and arrays to keep for draws.
+    and the arrays that draws of the sites need.
     """
     if paths.common is None:
         return passed_along(messages, paths, *tables_along(paths, arrays))
@@ -720,8 +719,8 @@ def largest_of_paths(paths: Paths, arrays: list[Any]):
 def passed_along(
     passed: Callable[..., Any], paths: Paths, unary: list[Any], pairs: list[Any], common: Any = None
 ):
-    """The tables that remain for the ends of paths when the function `passed` sends messages along the paths;
-    and arrays to keep for draws.
+    """The tables that remain for the sites at the ends of paths after `passed` has sent messages along the
+    paths; and the arrays that draws of the sites need.
     """
     arriving, last = passed(unary, pairs) if common is None else passed(unary, pairs, common)
     weights = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
@@ -729,16 +728,16 @@ def passed_along(
 
 
 def at_ends(paths: Paths, last):
-    """(B, K1, ..., Kw), the messages (B, M, N) at the ends of paths, with one axis for each of the w sites
-    there.
+    """(B, K1, ..., Kw), the messages (B, M, N) at the ends of paths, with one axis for each of the last w
+    sites.
     """
     counts = [paths.counts[n % len(paths.counts)] for n in range(paths.ends.shape[1])]
     return last.reshape(-1, *counts)
 
 
 def at_steps(tables, width: int):
-    """(..., K, M, N), tables of a site and the next `width` sites; in `tables` each site has an axis, and M
-    joins the axes between the first and the last site.
+    """(..., K, M, N), tables of a site and the next `width` sites, as three axes: of the site, of all sites
+    between it and the last one together, and of the last one.
     """
     *first, K = tables.shape[:-width]
     return tables.reshape(*first, K, -1, tables.shape[-1])
@@ -760,16 +759,16 @@ def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]
     for n, group in enumerate(paths.pairs):
         rows = take_rows(rows_first(joint(group, arrays)), group.tables)
         rows = at_steps(rows, len(group.shape) - 1)
-        # Of paths that are summed together, a shorter one starts at a later step. At earlier steps only one
-        # value is allowed, whose entry is 0, so that the message stays 0 until the path starts.
+        # Of paths that are summed together, a shorter one starts at a later step. At earlier steps it has
+        # sites of which only one value is possible, with the log weight 0, so that its message stays 0.
         first = np.where(np.arange(group.shape[0]) == 0, 0.0, -np.inf)[:, None, None]
         pairs.append(in_rounds(paths, rows, n, first))
     return unary_along(paths, arrays), pairs
 
 
 def in_rounds(paths: Paths, rows, step: int, missing: Any):
-    """(L, B, ...), the rows (r, ...) of one step of each round, placed at L rounds of B paths; `missing` at
-    rounds before a shorter path starts.
+    """(L, B, ...), an array with an entry for each of the L rounds of B paths: at the given step, the next
+    one of the `rows` (r, ...) if the path has begun by this round, else `missing`.
     """
     present = paths.sites[..., step] >= 0
     if not present.all():
@@ -784,7 +783,8 @@ def joint(group: EliminatedSites, arrays: list[Any]):
     The last axis is the index of the table. It is the longest axis, and XLA vectorises over the last axis.
     """
     table = jnp.zeros((*group.shape, group.different))
-    # {shape: tables and which of the U each is added to}, of sources that are added up in one operation
+    # {shape of added tables: pairs of tables and, for each table, which of the U tables it is added to}; the
+    # tables of one shape are added up in one operation
     together: dict[tuple[int, ...], list[tuple[Any, np.ndarray]]] = {}
     for source in group.sources:
         more = jnp.moveaxis(aligned(group, source, arrays), 0, -1)
@@ -807,7 +807,9 @@ def rows_first(a):
 
 
 def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
-    """The tables (r, ...) of a source, with the axes of its group; axes that a table lacks have length 1."""
+    """The tables (r, ...) of a source, with their axes in the order of the axes of their group's tables; axes
+    that a table lacks have length 1.
+    """
     more = take_rows(arrays[source.batch], source.rows)
     order = np.argsort(source.axes)
     more = more.transpose(0, *(1 + order))
@@ -819,7 +821,7 @@ def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
 
 
 def take_rows(a, rows: np.ndarray):
-    """Some rows (r,) of an array.
+    """The rows of an array with the given indices (r,).
 
     Evenly spaced rows, even if each is repeated, are taken by a slice, since gathers are slow in XLA.
     """

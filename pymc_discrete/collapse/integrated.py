@@ -38,16 +38,17 @@ _log = logging.getLogger("pymc.discrete")
 # The largest number of coefficients of a block. A gradient with respect to the other unknowns factorises the
 # matrix of the coefficients, in a time that grows with the cube of their number.
 MOST_COEFFICIENTS = 300
-# Where many columns have gates and few coefficients are active, no p x p array is made. This is the largest
-# memory, in bytes, of the columns (the data, on the host and in a program) and of the n x n arrays.
+# Coefficients of more columns than MOST_COEFFICIENTS are integrated out without a p x p array of all p
+# coefficients, since few are active at once. This is the largest memory, in bytes, of their columns (the
+# data, on the host and in a program) and of n x n arrays for the n rows of these columns.
 MOST_BYTES = 2.0**32
 # The largest number of elements of a coefficient without gates, such as an effect of each group, that is
-# integrated out given further variables. The matrix of all coefficients is then new in each draw and is
-# factorised for each gradient; NUTS that moves the effects themselves mixes as well and takes less time.
+# integrated out given further variables. Given these, the matrix of all coefficients is new in each draw and
+# is factorised for each gradient; NUTS that moves larger effects itself mixes as well and takes less time.
 MOST_WITHOUT_GATE = 20
 # A gate is a site that makes a coefficient active or not. For a site of another kind, each value has its own
-# matrix of the coefficients: these are the largest number of such sites, and of operations for all of their
-# values together.
+# matrix of the coefficients: coefficients are integrated out with at most MOST_OTHER_SITES of these sites,
+# and at most MOST_OPERATIONS operations for all of their values together.
 MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
 
 # the reason why nothing is integrated out in single precision
@@ -80,7 +81,8 @@ def chosen_coefficients(
             density = target_of(described, list(names), integrate=found, with_numbers=True).density
             if not density.exact:
                 return []
-    # the step that draws without integrating raises the error about what is not possible
+    # What cannot be integrated out is left to the step that draws without integrating, which raises the error
+    # if the model itself is not possible.
     except (NotImplementedError, ValueError):
         return []
     move = f"{shown(names)} {'moves' if len(names) == 1 else 'move'}"
@@ -164,8 +166,8 @@ def coefficients_to_integrate(
 ) -> list[str]:
     """The coefficients to integrate out while discrete variables move; none where it does not pay.
 
-    If the clusters of a partition have conjugate parameters, only these are integrated out: without this, the
-    chains of a block model found different numbers of groups.
+    If the clusters of a partition have conjugate parameters, only these parameters are integrated out. Where
+    they were not, the chains of a stochastic block model found different numbers of groups.
 
     With p coefficients integrated out, a change of one gate takes p^2 operations, about as many as a sum over
     the data, and a change of any other site takes p^3 for each of its values.
@@ -180,8 +182,9 @@ def coefficients_to_integrate(
 
 
 def bytes_of(columns: Columns) -> float:
-    """Counted memory of a block with coefficients of many columns: twice the columns, and the n x
-    n arrays."""
+    """The memory, in bytes, of a block that integrates out coefficients with q columns of n rows: two copies
+    of the columns, and four n x n arrays.
+    """
     q, n = columns.form[1].type.shape
     return 8.0 * (2 * q * n + 4 * n**2)
 
@@ -238,8 +241,8 @@ def _affordable(described: DescribedModel, names: Sequence[str], moved: Sequence
             form = QuadraticForm.of(of_augmented, names, moved)
             if form and (chosen := under_gates(form, names, MOST_WITHOUT_GATE)):
                 return chosen
-        # Without further variables, sites that are no gates are allowed as well. Given further variables,
-        # which were drawn to fit its current value, such a site would hardly move.
+        # Further variables are drawn to fit the current values of the sites. Given them, a site that is no
+        # gate would hardly move, so that such sites are allowed only without further variables.
         form = QuadraticForm.of(described, names, moved)
         return [] if form is None else under_gates(form, names) or of_few_sites(form, names)
 

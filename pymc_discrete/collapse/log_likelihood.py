@@ -84,7 +84,7 @@ class LogLikelihood:
         if self.observed:
             with model_settings():
                 self._switched, self.switches = with_switches(plain, observed)
-            self._sums(self.ranges.about(point_of(plain)))  # this raises an error if the sum is too large
+            self._sums(self.ranges.about(point_of(plain)))  # raises an error if the sum is too large
 
     def _sums(self, ranges: NamedBounds) -> Sums:
         names = [*self.names, *self.switches.values()]
@@ -120,8 +120,8 @@ class LogLikelihood:
         found = self._of_summed(posterior) if self.observed else xarray.Dataset()
         others = [str(rv.name) for rv in self.model.observed_RVs if rv.name not in self.observed]
         if others:
-            # PyMC asks for draws of all variables, even of variables that these terms do not read. Variables
-            # without draws get their starting values.
+            # PyMC asks for draws of all variables, even of variables that the log likelihoods do not read.
+            # Variables without draws get their starting values.
             chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
             for name, start in point_of(self.model).items():
                 if name in self.names and name not in posterior:
@@ -214,8 +214,8 @@ class LogLikelihood:
         return np.concatenate([np.zeros(0, int), *sites])
 
     def _of_all_sites(self, sums: Sums, left_out: Any) -> np.ndarray:
-        """(2, d), for each site the largest probability that is left out in any draw, from all draws (S, 2,
-        w).
+        """(2, d), the largest probability, in any of S draws, of values of each site below and above the
+        values of the sum, from (S, 2, w) for the w sites whose sum may leave out values.
         """
         found = np.zeros((2, sums.density.space.d))
         if left_out is not None:
@@ -224,8 +224,8 @@ class LogLikelihood:
 
     # ------------------------------------------------------------ methods that JAX traces
     def _of_draws(self, sums: Sums, inputs: Sequence[Any]):
-        """Log likelihoods (S, n), nats, and the probabilities that the sums leave out (S, 2, w) or None, of S
-        draws.
+        """Log likelihoods (S, n), nats, of S draws, and the probabilities (S, 2, w) of values that their sums
+        leave out; None if the sums leave out none.
         """
         batch = int(np.clip(BATCH // max(sums.elimination.order.entries, 1), 1, len(inputs[0])))
         return jax.lax.map(lambda one: self._of_draw(sums, one), tuple(inputs), batch_size=batch)
@@ -263,7 +263,8 @@ class LogLikelihood:
 
 
 def with_switches(plain: pm.Model, observed: list[Variable]) -> tuple[pm.Model, dict[str, str]]:
-    """The model with potentials in place of observed variables; binary sites switch their elements off.
+    """The model with observed variables replaced by potentials, of which a binary site for each element, its
+    switch, decides whether the element counts.
 
     Parameters
     ----------

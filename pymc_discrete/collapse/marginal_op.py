@@ -25,18 +25,19 @@ from pymc_discrete.structure.numbers import Number
 class SummedOut(Op):
     """The log density of some terms of a model with discrete variables summed out, and its gradient.
 
-    The inputs are, in this order: the other variables and the numbers that the terms read, as in the density;
-    the vector of stretches, if there are any; and the data of the model that the terms read, which must not
-    have changed. The outputs are the log density and its derivative with respect to every float input.
+    The inputs are, in this order: the variables that are not summed out and the numbers that the terms read,
+    as in `graph.others` of the density; the vector of stretches, if there are any; and the data of the model
+    that the terms read. Where these data differ from `data`, the log density is nan. The outputs are the log
+    density and its derivative with respect to every float variable.
 
     Parameters
     ----------
     sums : Sums
-    stretched : whether sites are summed from values that are an input
-    data : the values of the data
+    stretched : whether an input, the vector of stretches, says over which values sites are summed
+    data : the values of the data when the Op is made
     """
 
-    takes_numbers = True  # inputs that are constants need not be a part of programs
+    takes_numbers = True  # constants among the inputs may be arguments of a program instead of parts of it
 
     def __init__(self, sums: Sums, stretched: bool, data: list[np.ndarray]):
         self.sums, self.stretched, self.data = sums, stretched, data
@@ -74,7 +75,9 @@ class SummedOut(Op):
         return [(), *(shapes[n] for n in self._moving(node.inputs))]
 
     def _moving(self, inputs) -> list[int]:
-        """The inputs that have a derivative."""
+        """The indices of the inputs for which the Op has a derivative: float variables, and neither numbers
+        nor data.
+        """
         dtypes = {n: getattr(inputs[n], "dtype", None) or inputs[n].type.dtype for n in self._variables}
         return [n for n, dtype in dtypes.items() if str(dtype).startswith("float")]
 
@@ -89,7 +92,7 @@ class SummedOut(Op):
         return jnp.where(jnp.stack(same).all(), value, jnp.nan) if same else value
 
     def value_and_slopes(self, *inputs):
-        """The log density, and its derivative with respect to every float input."""
+        """The log density, and its derivative with respect to every float variable."""
         moving = self._moving(inputs)
 
         def of_floats(*floats):
@@ -140,9 +143,9 @@ def _(op, **_):
 def call_from_numba_quietly() -> None:
     """Let PyTensor compile this Op by Numba, its default, without a warning.
 
-    The warning says that Numba calls Python for the Op, which costs little compared with the sum. The
-    function is called only when a model with the Op is given to PyMC, since importing Numba takes a third as
-    long as importing PyMC.
+    The warning says that Numba calls Python for the Op, which costs little compared with the sum. To import
+    Numba takes a third as long as to import PyMC, so this is called only when a model with the Op is given to
+    PyMC.
     """
     from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 

@@ -41,7 +41,7 @@ from pymc_discrete.space.space import UNBOUNDED, Space
 
 _log = logging.getLogger("pymc.discrete")
 
-MARGINAL_POTENTIAL = "summed out"  # the name of the potential, unless the model already has this name
+MARGINAL_POTENTIAL = "summed out"  # the name of the potential that is the sum, unless a variable has it
 
 
 @watched("Summing variables out")
@@ -151,7 +151,7 @@ def without_transforms(model: pm.Model) -> pm.Model:
 
 
 def without_starts(model: pm.Model) -> pm.Model:
-    """The model without start values, which PyMC does not copy."""
+    """The model without starting values: PyMC makes no graph of a model that has starting values."""
     bare = object.__new__(type(model))
     bare.__dict__.update(model.__dict__)
     bare.__dict__["rvs_to_initial_values"] = dict.fromkeys(model.rvs_to_initial_values)
@@ -241,16 +241,16 @@ def refuse_too_narrow(
     upper = {name: density.space.unravel(density.space.upper)[name] for name in truncated}
 
     def possible(more: int) -> bool:
-        """Whether the density is positive when every site is the given number above its upper bound."""
+        """Whether the density is positive when every `truncated` variable is `more` above its upper bound."""
         return bool(logp(point | {name: values + more for name, values in upper.items()}) > -np.inf)
 
-    # The density may be zero at the upper bounds and positive elsewhere. So the starting point is looked at
-    # as well, by a function that is compiled only if it is needed.
+    # The density may be zero at the upper bounds and positive elsewhere. So the sum at the starting point is
+    # computed as well, by a function that is compiled only if the density at the bounds is zero.
     if possible(0) or kept.compile_logp(vars=[total])(point_of(kept)) > -np.inf:
         return
     enough = next((2**k for k in range(31) if possible(2**k)), None)
     if enough is None:
-        return  # the reason is another one, and PyMC will say that the start is impossible
+        return  # no larger bound helps, and PyMC will say that the start is impossible
     needed = bisect.bisect_left(range(enough + 1), True, lo=enough // 2, key=possible)
     bounds = ", ".join(f"{name!r}: (..., {int(values.max()) + needed})" for name, values in upper.items())
     raise ValueError(
@@ -266,7 +266,7 @@ def unbounded(space: Space) -> np.ndarray:
 
 
 def reads(variable: Variable, names: Sequence[str], model: pm.Model) -> bool:
-    """Whether a term of the model reads one of the named variables directly, not only through another
+    """Whether the term of `variable` reads one of the named variables directly, not only through another
     variable.
     """
     if str(variable.name) in names:
@@ -292,7 +292,7 @@ def without(
     ----------
     model : pm.Model, with its transforms
     density : ModelDensity of the variables to sum out, of the model without transforms
-    sums : Sums of that density
+    sums : Sums of `density`
     name : the name of the potential
     stretches : the name of a new variable, a vector of integers that the methods of `sums` take as
         `stretches`: it holds the values of a site that are summed. None if all values of all sites are summed
@@ -325,7 +325,7 @@ def without(
     for v in [*deterministics, *potentials, *dropped]:
         graph.remove_output(graph.outputs.index(new[v]))
     for v in dropped:
-        if v in model.observed_RVs:  # the remaining model may read the observed values
+        if v in model.observed_RVs:  # variables that remain and depend on it get the observed values
             _, observed, *_ = new[v].owner.inputs
             graph.replace(new[v], observed.astype(v.type.dtype), import_missing=True)
     result = model_from_fgraph(graph, mutate_fgraph=True)
@@ -346,7 +346,7 @@ def shared_tensors(variables: Sequence[Variable]) -> list[SharedVariable]:
 
 
 def put_in_order(result: pm.Model, model: pm.Model) -> None:
-    """Give the remaining variables the order and the starting values that they had."""
+    """Give the variables of `result` the order and the starting values that they have in `model`."""
     order = {str(v.name): n for n, v in enumerate(model.basic_RVs)}
     result.free_RVs.sort(key=lambda v: order.get(str(v.name), len(order)))
     result.rvs_to_values = {rv: result.rvs_to_values[rv] for rv in [*result.free_RVs, *result.observed_RVs]}
@@ -357,7 +357,7 @@ def put_in_order(result: pm.Model, model: pm.Model) -> None:
 
 @functools.cache
 def values_without_density(n: int) -> Variable:
-    """A random vector (n,) of integers with a log density of 0; it is the same variable in every model."""
+    """A random vector (n,) of integers with a log density of 0; one object serves all models."""
     return pm.CustomDist.dist(logp=no_density, shape=(n,), dtype="int64")
 
 

@@ -145,7 +145,7 @@ def most_probable(
 
 
 def means_of(posterior: xarray.Dataset, model: pm.Model, names: list[str]) -> xarray.Dataset:
-    """The means of the continuous variables of a posterior, as its only draw.
+    """A posterior of one draw, the means of the continuous variables over all draws and chains.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def means_of(posterior: xarray.Dataset, model: pm.Model, names: list[str]) -> xa
     Raises
     ------
     ValueError
-        If there are other discrete variables.
+        If the model has further discrete variables: a mean is none of their values.
     """
     others = [name for name in free(model, DISCRETE) if name not in names]
     if others:

@@ -1,9 +1,9 @@
 """Parts: sets of sites that can be summed out given the values of all other sites, in tables of bounded size.
 
-Sites are summed out one after another, those with the smallest tables first. Where every remaining table has
-too many entries, a site of the smallest table is given up: it is not in the part, and its table with its
-neighbours is read at its current value. The sites outside of a part are a cutset (Bidyuk and Dechter 2007,
-Cutset sampling for Bayesian networks).
+Sites are summed out one after another, the ones with the smallest tables first. Where every remaining table
+has too many entries, one of the sites of the smallest table is given up: it is not in the part, and the
+tables that it shares with other sites are read at its current value. The sites outside of a part are a cutset
+(Bidyuk and Dechter 2007, Cutset sampling for Bayesian networks).
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 MOST_PARTS = 8  # the largest number of parts, each of which is compiled to a program of its own
-# Limits on the number of entries of a table, of which the smallest sufficient one is used: a program with
+# The limits that are tried for the number of entries of a table, the smallest first: a program with
 # tables of pairs compiles in seconds, a program with tables of many sites in minutes.
 LIMITS = [2**k for k in range(2, 17, 2)]
 
@@ -61,14 +61,14 @@ def affordable_part(
 
     Parameters
     ----------
-    counts : (d,) int
-    around : the neighbours of each site
+    counts : (d,) int, the number of values of each site
+    around : for each site the sites that share a table with it
     limit : the largest number of entries of a table
-    wanted : (d,) bool, the sites that are in no part yet; these are kept where there is a choice
+    wanted : (d,) bool, the sites that are in no part yet; where there is a choice, other sites are given up
 
     Returns
     -------
-    (d,) bool
+    (d,) bool, the sites of the part
     """
     bits, largest = np.log2(np.maximum(counts, 1)), np.log2(limit) + 1e-9
     near = {i: set(sites) for i, sites in enumerate(around)}
@@ -77,7 +77,8 @@ def affordable_part(
     while near:
         i = int(size.argmin())
         fits = size[i] <= largest
-        # the site with the most neighbours is given up, if possible one that another part contains
+        # Of the sites of the smallest table, the one that shares tables with the most sites is given up, if
+        # possible one that another part contains.
         if not fits:
             i = min((i, *near[i]), key=lambda j: (wanted[j], -len(near[j]), luck[j]))
             inside[i] = False

@@ -18,8 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# A matrix product with a smaller element is computed in logarithms instead, since it may have lost summands
-# that are too small for a float of this type.
+# If an element of a matrix product is smaller than this, the product is computed in logarithms instead, since
+# summands of the element may have been too small for a float of its type.
 SMALLEST_PRODUCT = {"float64": 1e-250, "float32": 1e-30}
 
 
@@ -51,8 +51,8 @@ def site_summed(before, pair):
 
     Parameters
     ----------
-    before : (B, K, M) nats, the message at the site and its own table
-    pair : (B, K, M, N) nats
+    before : (B, K, M) nats, the message that arrives at the site, plus the site's own table
+    pair : (B, K, M, N) nats, the table of the site with the w sites after it
     """
     terms = before[..., None] + pair
     largest = finite_or_zero(terms.max(1, keepdims=True))
@@ -85,7 +85,8 @@ def shape_at_end(pairs):
 
 
 def _backward(probabilities, slopes):
-    """The derivatives by `unary` and `pairs`, from the derivatives `slopes` by the results of `messages`.
+    """The derivatives with respect to `unary` and `pairs`, the arguments of `messages`, from the derivatives
+    `slopes` with respect to its results.
 
     The argument `probabilities` [(L, B, K, M, N)] has the probabilities of the values of each site given the
     sites after it.
@@ -163,7 +164,7 @@ def messages_in_common(unary, pairs, common):
 
     Parameters
     ----------
-    unary : [(L, B, K) nats]
+    unary : [(L, B, K) nats], the tables of the single sites that are summed out in L rounds, of B paths
     pairs : [(U, K, M, N) nats], the different tables of a site and the next sites
     common : [(L,) int], for each site that is summed out, the index of its table in `pairs`
     """
@@ -171,12 +172,16 @@ def messages_in_common(unary, pairs, common):
 
 
 def finite_or_zero(largest):
-    """The largest of some numbers, or 0 if all are -inf."""
+    """The largest of some numbers, which is then subtracted from each; 0 if all are -inf, since -inf less
+    -inf is nan.
+    """
     return jnp.where(jnp.isfinite(largest), largest, 0.0)
 
 
 def exponentials(tables):
-    """exp(tables - top) (U, K, M, N), and top (U, M, N), the largest entry over the K values."""
+    """exp(tables - top) (U, K, M, N), in which no number is above 1, and top (U, M, N), the largest entry of
+    `tables` over the K values.
+    """
     top = finite_or_zero(tables.max(1))
     return jnp.exp(tables - top[:, None]), top
 
@@ -225,7 +230,8 @@ def _backward_in_common(kept, slopes):
 
         def product():
             largest = finite_or_zero(before.max(1, keepdims=True))
-            # the slopes are divided by the product
+            # The message is the logarithm of the matrix product, so that its derivatives `slope` are divided
+            # by the elements of the product.
             divided = slope * jnp.exp(jnp.where(possible, largest[:, 0, :, None] + top[u] - some, 0.0))
             left = jnp.exp(before - largest)
             of_message = left * jnp.einsum("bmn,kmn->bkm", divided, weights[u])
@@ -248,7 +254,7 @@ def _backward_in_common(kept, slopes):
             slope = of_message + more
         return slope.reshape(last.shape), (of_sites[::-1], of_pairs[::-1])
 
-    # the message after each step is the message that arrives at the next site
+    # The message that a site's sum gives is the message that arrives at the next site.
     first = jnp.concatenate([arriving[0][1:], last.reshape(1, *arriving[0].shape[1:])])
     before = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
     given = (before, [*arriving[1:], first], common, apart, slope_arriving)

@@ -78,8 +78,9 @@ def on_one_axis(
     Parameters
     ----------
     first : (chains, n) int, the first value of each site
-    p : (chains, n, K), nan for sites of unknown probabilities
-    partial : (n,) bool, sites that may have other values, of unknown probability; others cannot have any
+    p : (chains, n, K), the probabilities of K values of each site; nan for a site whose probabilities are
+        unknown
+    partial : (n,) bool, the sites that may also have values beyond these K, of unknown probability
     bounds : the first and the last value of the axis. If some site is partial, the axis has instead only the
         values whose probability exceeds NEVER, or is not known, at some site.
 

@@ -72,7 +72,8 @@ class Ranges:
     def __init__(self, plain: pm.Model, names: Sequence[str], truncate: NamedBounds | None):
         self.truncate = dict(truncate or {})
         self._supports = {
-            # these have bounds that follow from the ranges that the user gives to other variables
+            # the bounds of a variable, also bounds that follow from the ranges that the user gives to other
+            # variables
             name: support_of(plain, name, {k: v for k, v in self.truncate.items() if k != name})
             for name in names
         }

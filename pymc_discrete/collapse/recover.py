@@ -206,15 +206,15 @@ def jax_seed(random_seed: Any) -> int:
 def of_chains(
     sums: Sums, each: Callable[[Sums, Any, Any], tuple[Any, Any, Any]], keys: Any, inputs: list[Any]
 ) -> tuple[Any, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The results of `each` that are kept, mean probabilities, and tails, from inputs (chains, draws, ...).
+    """The results of the function `each` (see `of_draws`) for every draw in the inputs (chains, draws, ...).
 
     Returns
     -------
     kept : the results to keep, with the axes (chains, draws) first
-    probabilities : (chains, d, K)
+    probabilities : (chains, d, K), the mean over draws of the probability of each site's values
     left_out : (2, d), estimates of the largest probability in any draw below and above the values of the sum
-    usually : (2, d), the same estimates, as means over draws
-    possible : (chains, draws) bool, whether any value is possible
+    usually : (2, d), the estimates as means over draws in place of the largest
+    possible : (chains, draws) bool, whether any state of the summed variables is possible
     """
     space, K = sums.density.space, int(sums.counts.max(initial=1))
     last = jnp.asarray(space.upper - space.lower)[:, None]
@@ -241,7 +241,7 @@ def refuse_impossible(density: ModelDensity, possible: np.ndarray, truncated: bo
 
     Parameters
     ----------
-    possible : (chains, draws) bool
+    possible : (chains, draws) bool, whether any state is possible given the draw
     truncated : whether the sum leaves out values
 
     Raises
@@ -311,8 +311,8 @@ def with_data(found: DataTree, model: pm.Model) -> DataTree:
 
 
 def group_of(model: pm.Model, density: ModelDensity, probabilities: np.ndarray) -> xarray.Dataset:
-    """The group `probabilities`, from the probabilities (chains, d, K) of the values from each site's lower
-    bound.
+    """The group `probabilities`, from the probabilities (chains, d, K) of K consecutive values of each site,
+    which begin at its lower bound.
     """
     space = density.space
     first = np.broadcast_to(space.lower, probabilities.shape[:2])

@@ -35,9 +35,9 @@ from pymc_discrete.structure.reads import Entries
 # equal components are summed once if the number of different components is at most 1 / FEWER of the number of
 # all
 FEWER = 2
-# If data are a part of the program, more components may be equal, but other data need another program. This
-# is done if at most 1 / MUCH_FEWER of the components are then different, and there are at least MANY
-# components.
+# If data are a part of the program, more components may be equal, but other data need another program. Data
+# are made a part of it if at most 1 / MUCH_FEWER of the components are then different, and there are at least
+# MANY components.
 MUCH_FEWER, MANY = 8, 256
 # at most this many nested Ops are copied to compute some elements of a tensor without the others
 DEEPEST_COPY = 50
@@ -84,7 +84,7 @@ class Repeats:
 
     Parameters
     ----------
-    elements : Sparse
+    elements : Sparse, the elements of the terms and the sites of each
     components : (d,) int, the component of each site
     chosen, times : (c,) int, one component of each class of equal ones, and the size of the class
     """
@@ -108,8 +108,8 @@ class Repeats:
 
     @classmethod
     def of(cls, elements: Sparse) -> "Repeats | None":
-        """The sum of these elements with repeats; None if few components are equal, or if their values may
-        move.
+        """The sum over the sites of the given elements; None if few components are equal, or if the values
+        over which a site is summed change from draw to draw.
 
         Raises
         ------
@@ -144,8 +144,8 @@ class Repeats:
             for n, out in enumerate(node.outputs):
                 if out not in read or out in leaves:
                     continue
-                # tensors of Ops without a rule are not read element by element, so that all of their elements
-                # are needed
+                # An Op that sites enter and that has no rule makes its term dense, and `of` makes no sum with
+                # dense terms.
                 assert rule is not None
                 index = np.unique(np.concatenate(read[out]))
                 rows = rule.entry[n][index] if isinstance(rule, Entries) else index
@@ -199,8 +199,8 @@ class Repeats:
 
 
 def elements_at(var: Variable, index: np.ndarray, labels: Labels, depth: int = 0) -> Variable:
-    """(m,) elements of a tensor with given flat indices; other elements are not computed where this is
-    simple.
+    """(m,) elements of a tensor with given flat indices; other elements are computed only where an Op needs
+    all of its inputs.
     """
     graph, node = labels.dependence.graph, var.owner
     n = graph.size(var)
@@ -235,7 +235,8 @@ def elements_at(var: Variable, index: np.ndarray, labels: Labels, depth: int = 0
         pairs = zip(node.inputs, rule.reads, strict=True)
         sources = [(i, reads) for i, reads in pairs if reads is None or reads.shape[1]]
         source, reads = sources[0]
-        # the Op copies elements, so the elements of its input are taken
+        # This Op only copies elements of its input, so that the copied elements of the input are taken, and
+        # the Op is left out.
         if len(sources) == 1 and reads is not None and (reads[index] >= 0).all():
             return elements_at(source, reads[index, 0], labels, depth + 1)
     return whole[index]

@@ -45,8 +45,8 @@ class FarOut(NamedTuple):
     longest: Any
 
     def after(self, out, xp: Any = jnp) -> "FarOut":
-        """The counts after one more draw; `out` (d,) bool has the sites at their far end or beyond in this
-        draw.
+        """The counts after one more draw, in which `out` (d,) bool has the sites whose values are at the far
+        end of their stretches, or beyond.
         """
         run = xp.where(out, self.run + 1, 0)
         return FarOut(self.draws + out, run, xp.maximum(self.longest, run))
@@ -66,7 +66,7 @@ class Stretches:
         self.lengths, self.stretched, self.lower, self.upper = lengths, stretched, lower, upper
         self.columns = np.arange(lengths.max(initial=1))
         self.single = -(-lengths // 3)  # the number of consecutive values
-        # the length of the intervals doubles after every eighth of a stretch
+        # After every L / 8 intervals, for a stretch of L values, the number of values of an interval doubles.
         same = np.maximum(lengths // 8, 1)[:, None]
         self._doublings = np.minimum(1 + self.columns // same, 30)
         self._ends = np.cumsum(2**self._doublings, axis=1)
@@ -117,7 +117,7 @@ class Stretches:
 
         Parameters
         ----------
-        x : (d,) int
+        x : (d,) int, the current values
         usual : as in `intervals`
         first : () bool, whether the chain is at its start. The starting value may be impossible while values
             near the usual one are possible, so that the stretch is then always about the usual value.
@@ -141,7 +141,7 @@ class Stretches:
 
         Parameters
         ----------
-        u : (d,) float, uniform in [0, 1)
+        u : (d,) float, random numbers, uniform in [0, 1)
         usual : (d,) float, as in `intervals`
         """
         first, doublings = self.intervals(usual)
@@ -163,7 +163,7 @@ class Stretches:
 
         Parameters
         ----------
-        u : (d,) float, uniform in [0, 1)
+        u : (d,) float, random numbers, uniform in [0, 1)
         stride : () int, the distance from one value to the next
         """
         return self._cells(x, jnp.floor(u * self.lengths * stride).astype(int), stride)
@@ -179,8 +179,8 @@ class Stretches:
         return first[:, None] + stride * self.columns
 
     def far_out(self, x, usual, xp: Any = jnp):
-        """(..., d) bool, whether x is at the far end of the intervals or beyond; False if this end is a
-        bound.
+        """(..., d) bool, whether the value of a site is at the far end of the intervals that its stretch
+        takes values from, or beyond them; False where this end is a bound of the site.
         """
         first, doublings = self.intervals(usual, xp)
         low, high = self._reach(first, doublings, xp)

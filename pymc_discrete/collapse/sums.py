@@ -20,11 +20,11 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.numbers import NeedsValues, Number
 
 # If data are a part of the program, more elements may have the same table, such as all equal answers to one
-# question, but other data need another program. This is done if it saves half of the entries of all tables,
-# and at least MANY_SAVED entries, for which a gradient takes about a millisecond.
+# question, but other data need another program. Data are made a part of it if that saves half of the entries
+# of all tables, and at least MANY_SAVED entries, for which a gradient takes about a millisecond.
 MANY_SAVED = 2**14
-# The probability of each value needs tables that sites do not share. It is computed if these tables have at
-# most this many times the entries of the shared tables.
+# For the probability of each value, every site needs a table of its own. Probabilities are computed if all
+# such tables have at most this many times the entries of the tables that sites share.
 MUCH_MORE = 16
 
 
@@ -110,7 +110,8 @@ class Sums:
     def apart(self) -> Elimination | None:
         """The elimination in which every site has its own table; None if its tables have too many entries.
 
-        The derivatives of the logarithm of the sum by these tables are the probabilities of the values.
+        The derivatives of the logarithm of the sum with respect to the tables of single sites are the
+        probabilities of the sites' values.
         """
         try:
             found = self._arranged(False)
@@ -125,7 +126,7 @@ class Sums:
 
     @property
     def gives_probabilities(self) -> bool:
-        """Whether the probabilities of values can be found with the sum."""
+        """Whether the probabilities of the sites' values can be found as well as the sum."""
         return self.apart is not None
 
     @property
@@ -135,7 +136,9 @@ class Sums:
 
     @cached_property
     def repeats(self) -> Repeats | None:
-        """The same sum with less work, if many groups of connected sites have equal sums; else None."""
+        """The sum over the sites with less work, if many groups of connected sites have equal sums; else
+        None.
+        """
         return Repeats.of(self.elements)
 
     def check_numbers(self) -> None:
@@ -151,8 +154,8 @@ class Sums:
         entries = self.elements.entries
         if self.repeats is not None or not self.shared or entries < MANY_SAVED:
             return
-        # Labels of all elements take seconds for a million sites. They are of no use if hardly two numbers
-        # are equal, as in measurements.
+        # To find which elements have equal tables takes seconds for a million sites, and finds few if hardly
+        # two numbers are equal, as in measurements.
         if all(2 * len(np.unique(v.value)) > np.size(v.value) for v in numbers):
             return
         saved = entries - sum(g.entries for g in self.elements.with_shared_tables(by_value=True))
@@ -209,7 +212,9 @@ class Sums:
         return self.density.values_of_leaves(differentiable)
 
     def logdensity(self, context: ContextOfModel, stretches: Any = None):
-        """() nats, the log of the sum of exp of the terms that depend on the block."""
+        """() nats, the log of the sum, over all states of the sites, of exp of the terms that the sites
+        enter.
+        """
         return self._of(log_total, self.tables(context, stretches), stretches) + self._rest(
             context, stretches
         )
@@ -243,7 +248,7 @@ class Sums:
         return found + self._rest(context, stretches), self._at(index, stretches), probabilities
 
     def most_probable(self, context: ContextOfModel):
-        """The logarithm of the sum, and the most probable state of all sites together, given everything else.
+        """The most probable state of all sites together, given everything else, and the logarithm of the sum.
 
         This needs `gives_probabilities` to be true, and sites that are summed over their whole support.
 
@@ -267,8 +272,8 @@ class Sums:
         return self.elements.constant(context)
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
-        """The result of `function` (elimination, tables, *inputs) with the elimination that this function
-        needs.
+        """The result of a function (elimination, tables, *inputs); only probabilities need the elimination in
+        which no two sites share a table.
         """
         apart = function is total_draw_and_probabilities
         return function(self.apart if apart else self.elimination, tables, *inputs)
@@ -282,7 +287,7 @@ class Sums:
 
 
 def log_total(elimination: Elimination, tables: list[Any]):
-    """() nats, the logarithm of the sum over all sites."""
+    """() nats, the logarithm of the sum over all sites of the product of the tables."""
     return elimination.joined(tables)[0]
 
 

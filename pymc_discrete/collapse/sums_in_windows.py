@@ -48,8 +48,9 @@ class SumsInWindows(Sums):
 
     @cached_property
     def repeats(self) -> None:
-        """None: an equal component cannot stand for another one, since one may be summed and the
-        other not."""
+        """None: two components with equal tables may differ, since only a component within its windows is
+        summed.
+        """
         return None
 
     @property

@@ -20,14 +20,15 @@ from pymc_discrete.runtime.names import shown
 
 
 class Given(NamedTuple):
-    """Tables of one array with the same pattern: which axes are sites of a part, and which are given.
+    """Tables of one array in which the same axes belong to sites of a part; the values of all other sites are
+    given.
 
     Attributes
     ----------
     array : the index of the array
     rows : (r,) int, the indices of the tables in the array
     sites : (r, J) int, the sites of each table
-    inner : for each column of `sites`, whether the sites in it are in the part
+    inner : for each column of `sites`, whether its sites are in the part
     shape : the number of values of each site in the part
     """
 
@@ -39,7 +40,7 @@ class Given(NamedTuple):
 
 
 class SumsOfParts(Sums):
-    """The sum of a block's density over a part of its sites, given the values of the others.
+    """The sum of a block's density over a part of its sites, given the values of all other sites.
 
     The argument `stretches` of the methods is as for `Sums`, followed by d + 1 integers: the current values
     of all sites, and the index of the part. Sites outside the part have only their current value.
@@ -79,7 +80,7 @@ class SumsOfParts(Sums):
         )
 
     def _split(self, inside: np.ndarray) -> list[Given]:
-        """All tables, grouped by the axes that are sites of a part."""
+        """All tables, in groups in which the same axes belong to sites of a part."""
         found = []
         for array, group in enumerate(self.elements.groups):
             patterns, which = np.unique(inside[group.sites], axis=0, return_inverse=True)
@@ -109,7 +110,9 @@ class SumsOfParts(Sums):
 
     @cached_property
     def repeats(self) -> None:
-        """None: given the other sites, which differ in value, no two groups of sites have equal sums."""
+        """None: groups of sites hardly ever have equal sums, since the given sites next to them differ in
+        value.
+        """
         return None
 
     @property
@@ -139,8 +142,8 @@ class SumsOfParts(Sums):
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
         values, _ = self.summed_values(stretches)
-        # for each site, the index of its current value in its table, which is read for sites outside of the
-        # part
+        # for each site the place of its current value among its consecutive values, where tables are read for
+        # sites outside of the part
         index = self._current(stretches) - values[:, 0]
 
         def of_part(part: int) -> Callable:
@@ -171,7 +174,8 @@ class SumsOfParts(Sums):
         for given in self._given[part]:
             if len(given.shape) == 1:
                 alone = alone.at[given.sites[:, given.inner.index(True)], : given.shape[0]].add(values(given))
-            # the table has no site of the part, and is added to the table of another site
+            # This table has no site of the part, and so one entry. The entry is added to the table of one of
+            # its sites, which has one value.
             elif not given.shape:
                 alone = alone.at[given.sites[:, 0], 0].add(values(given))
         joining = [jnp.concatenate([values(g) for g in same]) for same in self._by_shape(self._given[part])]

@@ -23,7 +23,8 @@ class AnnealedContext(NamedTuple):
     ----------
     target : the context of the target
     beta : () float, the inverse temperature, in (0, 1]
-    base : (d, K) float, nats, the log probabilities of the base, 0 beyond the values of a site
+    base : (d, K) float, nats, the log probabilities of the values of each site in the base; 0 for values that
+        a site lacks
     """
 
     target: Any
@@ -36,8 +37,8 @@ class Annealed(Density):
 
     .. math:: f_\beta(x) = \beta f(x) + (1 - \beta) \log p_0(x)
 
-    Whatever is linear in the log density, such as its differences, is the same weighted sum for the target
-    and the base.
+    Whatever is linear in the log density, such as its differences, is beta times what the target has plus 1 -
+    beta times what the base has.
 
     Parameters
     ----------
@@ -176,7 +177,8 @@ def base_of(space: Space, probabilities: dict[str, Any] | None) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        If sites have no such base, or the probabilities do not fit the space, or one is not positive.
+        If no base of independent sites is possible on the space, or the probabilities do not fit the space,
+        or one is not positive.
     """
     if space.windowed.any() or space.constrained.any():
         names = shown(space.names_at(np.flatnonzero(space.windowed | space.constrained)))

@@ -8,7 +8,7 @@ import numpy as np
 
 _log = logging.getLogger("pymc.discrete")
 
-# The two estimates are said to disagree where they are this many standard errors apart.
+# The forward and the backward estimate are said to disagree where they are this many standard errors apart.
 LARGEST_GAP = 4.0
 
 
@@ -48,7 +48,7 @@ class Mean(NamedTuple):
 
 
 def mean_of(log_weights: np.ndarray) -> Mean:
-    """The mean of weights, from their logarithms (n,), of which some may be -inf."""
+    """The mean of n weights, from their logarithms (n,), of which some may be -inf."""
     n, largest = len(log_weights), log_weights.max()
     if largest == -np.inf:
         return Mean(-np.inf, np.inf, 0.0)
@@ -131,8 +131,7 @@ class LogZ:
     forward : Estimate
         Unbiased for Z, so that its logarithm is below log Z in expectation.
     backward : Estimate or None
-        It is above log Z in expectation if the draws are exact; with draws of chains it is a check and no
-        bound.
+        Above log Z in expectation if the draws are exact; with draws of Markov chains a check and no bound.
     exact : bool
         Whether the draws that the chains back started from are exact.
     temperatures : (T + 1,) float, from 0 to 1, the inverse temperatures of the path

@@ -45,7 +45,7 @@ PILOT_THINNING = 20
 # The number of temperatures is FINENESS times the square of the length of the path, and at least
 # FEWEST_TEMPERATURES. The variance of the log weights is 1 / FINENESS if chains mix in one transition.
 FINENESS, FEWEST_TEMPERATURES = 16, 200
-CROWDING = 4  # Up to the first rung, the inverse temperatures grow with this power of their index.
+CROWDING = 4  # up to the first rung, the inverse temperatures grow with this power of their index
 
 
 def log_evidence(
@@ -95,7 +95,8 @@ def log_evidence(
     -------
     LogZ
         The forward estimate is unbiased for p(y), so that its logarithm is below log p(y) in expectation. The
-        backward one is above it in expectation if the draws are exact, and else a check.
+        logarithm of the backward estimate is above log p(y) in expectation if the draws are exact, and else
+        only a check.
 
     Raises
     ------
@@ -108,11 +109,12 @@ def log_evidence(
 
     Notes
     -----
-    Draws of the prior at which the likelihood is 0 are replaced by others. The share of those that are kept
-    is the constant of the prior restricted to them, and a factor of the estimates.
+    Draws of the prior at which the likelihood is 0 are replaced by others. The prior restricted to a positive
+    likelihood has a normalising constant, estimated by the share of draws that are kept, which is a factor of
+    the estimates of p(y).
 
-    Densities that PyMC does not normalise are not normalised here: a potential that is part of the prior, and
-    a prior under an ordered transform.
+    Where PyMC does not normalise a density, log p(y) is off by the missing constant: with a potential that is
+    part of the prior, or a prior under an ordered transform.
 
     References
     ----------
@@ -215,8 +217,8 @@ class Annealing:
         blocks, packing = blocks_of(model, steps, point, PILOT_TUNE, 0.8, nuts, fixed=(BETA,))
         device = jax.devices()[0]
         self.program = Program(model, blocks, packing, recorded(model, [LIKELIHOOD]), [device])
-        # An accelerator computes all chains together; for the number of pilot chains it would need another
-        # program.
+        # An accelerator computes all chains in one call. The pilot chains too are computed by a call for this
+        # many chains, since another number would need another program.
         on_cpu = not side_by_side(device)
         threads = cores() if on_cpu else 1
         self.population = Population(self.program, -(-PILOTS // threads) if on_cpu else chains, threads)
@@ -281,8 +283,8 @@ class Annealing:
         while beta < 1:
             beta, more = next_rung(likelihoods, beta)
             length += more
-            # NUTS starts with the values that it adapted one rung before; parameters that are not pooled
-            # begin anew.
+            # NUTS starts at a rung with the values that it adapted at the rung before. Blocks whose adapted
+            # parameters are not pooled over chains begin anew.
             pairs = zip(program.blocks, states.blocks, fresh.blocks, strict=True)
             blocks = tuple(old if rungs and b.pooled else new for b, old, new in pairs)
             states, likelihoods = self.tuned(states._replace(blocks=blocks), beta)
@@ -297,7 +299,9 @@ class Annealing:
         return rungs, states
 
     def tuned(self, states: ChainState, beta: float) -> tuple[ChainState, np.ndarray]:
-        """The pilot chains after tuning at a temperature, and their log likelihoods in its second half."""
+        """The pilot chains after tuning at an inverse temperature, and their log likelihoods in the second
+        half of the tuning.
+        """
         seed, t, seen = self.seeds(), 0, []
         for end in sorted({*self.program.shared_ends, PILOT_TUNE}):
             walked = self.population.walk(seed, states, t, np.full(end - t + 1, beta))
@@ -322,11 +326,12 @@ class Annealing:
     ) -> np.ndarray:
         """(n,) float, nats, the log weights of chains that walk along a path.
 
-        At each temperature the chains move with the kernels of the next rung above it.
+        At each temperature the chains move with the kernels that were tuned at the next rung, of a higher or
+        the same inverse temperature.
         """
         n, seed, t = len(states.point[BETA]), self.seeds(), PILOT_TUNE
         own = np.arange(n) % PILOTS  # Each chain has the tuned kernels of one pilot chain.
-        # The last temperature is left out, since a move there would not change the weights.
+        # The last temperature of the path is left out, since a move at it would not change the weights.
         at = np.searchsorted([rung.beta for rung in rungs], path[1:-1])
         ends = [*(np.flatnonzero(np.diff(at)) + 1), len(at)]
         weights, j, likelihoods = np.zeros(n), 0, None
@@ -345,7 +350,7 @@ def next_rung(likelihoods: np.ndarray, beta: float) -> tuple[float, float]:
 
     Parameters
     ----------
-    likelihoods : (n,) float, nats, of draws at `beta`
+    likelihoods : (n,) float, nats, the log likelihoods of draws at the inverse temperature `beta`
 
     Notes
     -----
@@ -368,7 +373,9 @@ def next_rung(likelihoods: np.ndarray, beta: float) -> tuple[float, float]:
 
 
 def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
-    """(T + 1,) float, inverse temperatures from 0 to 1 that divide the path into pieces of equal length."""
+    """(T + 1,) float, inverse temperatures from 0 to 1. Between the rungs they divide the path into pieces of
+    equal length; up to the first rung, they lie closer together the nearer they are to 0.
+    """
     ends, betas = (np.array([getattr(rung, name) for rung in rungs]) for name in ("length", "beta"))
     T = (
         max(FEWEST_TEMPERATURES, int(np.ceil(FINENESS * ends[-1] ** 2)))
@@ -379,7 +386,7 @@ def path_of(rungs: list[Rung], temperatures: int | str) -> np.ndarray:
         return np.linspace(0.0, 1.0, T + 1)
     lengths = np.linspace(0, ends[-1], T + 1)
     # A draw from far out in the prior may have any log likelihood, however low. At the first temperatures
-    # above 0 chains leave such places, so these lie close together (Friel and Pettitt 2008).
+    # above 0 chains leave such places, so the first temperatures lie close together (Friel and Pettitt 2008).
     path = np.exp(np.interp(lengths, ends, np.log(betas))) * np.minimum(lengths / ends[0], 1.0) ** CROWDING
     path[-1] = 1.0
     return path

@@ -49,8 +49,8 @@ def log_partition(
     where x_t is drawn by a kernel that leaves f_t invariant. The mean of w is unbiased for Z. With `draws` of
     the target, chains also go back, and the mean of their weights estimates 1 / Z.
 
-    Draws of the base at which the density is 0 are replaced by others, since no chain that goes back comes
-    there. The share of those that are kept is a factor of both estimates.
+    Draws of the base at which the target's density is 0 are replaced by others, since no chain that goes back
+    reaches such a state. The share of draws that are kept is a factor of both estimates.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def log_partition(
     Raises
     ------
     TypeError, ValueError
-        For a space without such a base, a density that is 0 at nearly all draws of the base, draws outside of
-        the space or of density 0, and invalid options.
+        For a space on which no base of independent sites is possible, a density that is 0 at nearly all draws
+        of the base, draws outside of the space or of density 0, and invalid options.
 
     References
     ----------
@@ -168,7 +168,7 @@ def possible_draws(key: Any, target: Target, base: Any, n: int) -> tuple[np.ndar
     kept = np.empty((0, target.space.d), int)
     for batch in range(BATCHES):
         x = draw_starts(jax.random.split(jax.random.fold_in(key, batch), n), base, target.space)
-        # A density that is nan is an error of its own, see `finite_log_weights`.
+        # A draw with a density of nan is kept: `finite_log_weights` raises an error for it.
         possible = np.flatnonzero(np.asarray(target_log_densities(target, x)) != -np.inf)[: n - len(kept)]
         kept = np.concatenate([kept, np.asarray(x)[possible]])
         if len(kept) == n:
@@ -209,7 +209,7 @@ def log_weight(
         return (path[t + 1] - path[t]) * (target.logdensity(x) - log_base(base, x, target.space))
 
     def step(t: Any, carried: tuple[Any, Any]) -> tuple[Any, Any]:
-        # The weight is computed at the state before the move (Neal 2001).
+        # The log weight grows by a term of the state before the move, not after it (Neal 2001).
         x, logw = carried
         logw = logw + increment(t, x)
         there = annealed.at(target, path[t + 1], base)
@@ -228,7 +228,7 @@ def finite_log_weights(log_weights: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        If one is nan, or infinite upwards.
+        If a log weight is nan or +inf.
     """
     weights = np.asarray(log_weights)
     if (np.isnan(weights) | (weights == np.inf)).any():
@@ -245,7 +245,7 @@ def states_of(space: Space, draws: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        If they do not fit the space.
+        If the draws do not fit the space.
     """
     if isinstance(draws, dict):
         missing = [m.name for m in space.members if m.name not in draws]

@@ -26,7 +26,7 @@ class Walked(NamedTuple):
     Attributes
     ----------
     states : ChainState (n, ...), at the end
-    log_weights : (n,) float, nats, the increments of the log weights
+    log_weights : (n,) float, nats, by how much the log weight of each chain grew
     likelihoods : (n, steps) float, nats, the log likelihood after the move at each temperature
     """
 
@@ -128,7 +128,7 @@ class Population:
         def chain(identity: Identity, state: ChainState) -> tuple[ChainState, Any, Any]:
             def step(j: Any, carried: Any) -> Any:
                 state, weight, likelihood, seen = carried
-                # The weight is computed at the state before the move (Neal 2001).
+                # The log weight grows by a term of the state before the move, not after it (Neal 2001).
                 weight = weight + (path[j + 1] - path[j]) * likelihood
                 there = state._replace(point=state.point | {BETA: path[j + 1]})
                 state, _ = self.program.transition(identity.key(), first + j, there, numbers)
@@ -144,7 +144,8 @@ class Population:
             state, weight, _, seen = jax.lax.fori_loop(0, steps, step, begin)
             return state, weight, seen
 
-        # On a CPU `vmap` would compute both branches of every condition, as in `Program`.
+        # On a CPU, chains are computed one after another: `vmap` would compute both branches of every
+        # condition.
         if self.program.together:
             return jax.vmap(chain)(identities, states)
         return jax.lax.map(lambda each: chain(*each), (identities, states))

@@ -1,4 +1,4 @@
-"""Draws of the prior of a model, and the positions of given draws among its values."""
+"""Draws of the prior of a model; and given draws, converted to {value variable: value}."""
 
 from typing import Any
 
@@ -12,7 +12,8 @@ from pymc_discrete.tempering.prior_draws import transformed_value
 
 
 class ModelPrior:
-    """The free variables of a model: draws from their prior, and their values in the model's own terms.
+    """Draws of the free variables of a model from their prior; and given draws, converted to {value variable:
+    value}.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ class ModelPrior:
     def _named(self, drawn: list[np.ndarray]) -> dict[str, np.ndarray]:
         """{value variable: value}, from the values of the free variables.
 
-        A draw that was rounded to the end of its support has no finite value without bounds. Such a draw is
+        A draw that was rounded to the end of its support is transformed to an infinite value. So it is first
         moved inside, to the next floating-point number.
         """
         with np.errstate(all="ignore"):  # Outside of the domain of an ordered transform, values are nan.

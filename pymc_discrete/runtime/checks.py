@@ -76,7 +76,7 @@ def check_entries(name: str, given: Any, known: Iterable[str]) -> None:
     Raises
     ------
     TypeError
-        If it is not a dictionary.
+        If `given` is neither a dictionary nor None.
     ValueError
         For the first unknown key.
     """

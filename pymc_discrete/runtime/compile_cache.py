@@ -21,11 +21,11 @@ import platformdirs
 _log = logging.getLogger("pymc.discrete")
 
 SETTING = "PYMC_DISCRETE_CACHE"
-LIMIT = 2**30  # the most bytes that the files in the folder may have together
+LIMIT = 2**30  # the most bytes that the files in the cache folder may have together
 # the ends of the names of JAX's files, and of the files of `programs_on_disk`
 ENDINGS = ("-cache", "-program")
 SHORTEST_COMPILATION = 0.1  # seconds; a program that compiles in less time is not written
-DEFAULT_SHORTEST = 1.0  # JAX's own value of the same setting, in seconds
+DEFAULT_SHORTEST = 1.0  # JAX's default for the shortest compilation whose program is written, in seconds
 
 
 def folder() -> Path | None:
@@ -63,7 +63,7 @@ def is_usable(path: Path) -> bool:
     The folder is made if it does not exist, and its oldest files are deleted where it exceeds `LIMIT`.
     """
     try:
-        # the programs in this folder are run, so nobody else may write to it
+        # Programs in this folder are run by this user, so no other user may write to it.
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if why := open_to_others(path):
             _log.warning(
@@ -101,17 +101,17 @@ def open_to_others(path: Path) -> str:
         return f"other users may write to {path}"
     for above in path.resolve().parents:
         mode = above.stat().st_mode
-        # with the sticky bit, as in /tmp, no other user may rename the folder
+        # no other user may rename the folder inside a folder with the sticky bit, such as /tmp
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             return f"other users may write to {above}, and put another folder in its place"
     return ""
 
 
 def trim(path: Path, limit: int) -> None:
-    """Delete the oldest files of a folder, until the rest has at most `limit` bytes."""
+    """Delete the oldest programs in a folder until the others have at most `limit` bytes together."""
     files = []
     for file in path.iterdir():
-        # other entries are left: where there is a GPU, XLA has a folder of its own here
+        # Only programs are deleted: where there is a GPU, XLA has a folder of its own in this folder.
         if not file.name.endswith(ENDINGS):
             continue
         with suppress(OSError):  # another process may delete the file meanwhile

@@ -10,8 +10,8 @@ from pymc_discrete.runtime.programs_on_disk import KeptOnDisk, under_name
 class CompiledMethods:
     """An object with methods that are pure functions of JAX arrays, compiled when they are first needed.
 
-    Objects are equal if they share their compiled programs. A copy shares the programs of the original; a
-    copy in another process has none.
+    Objects are equal if they share their compiled programs. A copy shares the programs of the original
+    object; a copy in another process has no programs yet.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,9 @@ class CompiledMethods:
         return REPEATED
 
     def lasting_name(self) -> str | None:
-        """A name that tells these functions from others in every process; None where there is no
-        such name."""
+        """A name that is the same in every process and tells the object's functions from all others; None
+        where there is no such name.
+        """
         return None
 
     def compiled(self, name: str) -> Callable[..., Any]:

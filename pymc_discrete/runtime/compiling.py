@@ -11,7 +11,7 @@ from pymc_discrete.runtime.waiting import watched
 
 _log = logging.getLogger("pymc.discrete")
 
-LOGGED_AFTER = 2.0  # seconds of compilation after which the message is logged
+LOGGED_AFTER = 2.0  # seconds of compilation after which a line says what is being compiled
 # PyTensor's mode for functions that run a few times, in which it optimises little
 QUICKLY_COMPILED = "FAST_COMPILE"
 

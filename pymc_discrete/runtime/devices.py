@@ -13,8 +13,8 @@ _log = logging.getLogger("pymc.discrete")
 def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int | None]:
     """The devices that share the chains evenly, and the number of threads that compute the chains on a CPU.
 
-    By default, these are as many of the available devices as divide the number of chains. If this is a single
-    CPU, there is a thread for every core; otherwise the number of threads is None, and the calling thread
+    By default as many of the available devices are used as divide the number of chains. If a single CPU is
+    used, there is a thread for every core; otherwise the number of threads is None, and the calling thread
     computes all chains.
 
     Raises
@@ -55,8 +55,8 @@ def spread_over(devices: Any, chains: int) -> tuple[list[jax.Device], int | None
 def side_by_side(device: jax.Device) -> bool:
     """Whether the chains of a device are computed all at once: by an accelerator, and not by a CPU.
 
-    On a CPU the chains run one after another, because `vmap` turns a `cond` into a `select`, which computes
-    both branches.
+    On a CPU the chains run one after another, because `vmap` turns a `cond` into a `select`, for which both
+    branches are computed.
     """
     return device.platform != "cpu"
 

@@ -16,7 +16,7 @@ def sections(documented: Any) -> dict[str, str]:
 
 
 def written(parts: dict[str, str]) -> str:
-    """The docstring that has these sections."""
+    """The docstring in numpydoc's form with the given sections {heading: text}."""
     with_heading = [f"{name}\n{'-' * len(name)}\n{parts[name]}" for name in SECTIONS if parts.get(name)]
     return "\n\n".join([parts.get("", ""), *with_heading]) + "\n"
 

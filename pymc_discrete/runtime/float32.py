@@ -16,13 +16,17 @@ def floats_are_32_bit() -> bool:
 
 
 def reference(summands: Any) -> list[Any]:
-    """The summands at a state, which `change` subtracts; 0 where they are not finite."""
+    """The values of the summands at a state, which `change` subtracts from later values; 0 where a value is
+    not finite.
+    """
     summands = [jnp.asarray(s, float) for s in summands]
     return [jnp.where(jnp.isfinite(s), s, 0.0) for s in summands]
 
 
 def change(summands: Any, since: list[Any]) -> Any:
-    """() nats, the sum of the summands less the sum of the earlier ones in `since`, subtracted one by one."""
+    """() nats, the sum of the summands less the sum of their earlier values `since`; each earlier value is
+    subtracted from its summand before the results are added up.
+    """
     pairs = zip(summands, since, strict=True)
     return sum(((jnp.asarray(now, float) - then).sum() for now, then in pairs), jnp.zeros(()))
 
@@ -30,8 +34,8 @@ def change(summands: Any, since: list[Any]) -> Any:
 def relative_to_largest(values):
     """In float32, the values at the candidates (..., k) of each element less the largest of the k values.
 
-    A constant for each element does not matter where only differences are used. Unless the constant is
-    subtracted, the rounding of a sum over many elements hides how the candidates differ.
+    A constant for each element does not matter where only differences between candidates are used. A large
+    constant would make the rounding of a sum over many elements hide how the candidates differ.
     """
     if not floats_are_32_bit():
         return values

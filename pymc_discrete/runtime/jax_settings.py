@@ -1,8 +1,9 @@
-"""JAX's settings while a program of this package is traced or runs, whatever they are outside of it.
+"""The settings that JAX has while a program of this package is traced or runs, whatever the process has set.
 
 What JAX computes depends on settings of the whole process, which any library may change: how types and shapes
-are promoted, how random bits are generated, and whether floats have 64 bits. Inside this context the first
-two are JAX's defaults.
+are promoted, how random bits are generated, and whether floats have 64 bits. In the context
+`default_settings`, types and shapes are promoted and bits generated as by default, and the width of floats
+may be given.
 """
 
 import functools
@@ -69,10 +70,10 @@ LEVEL = "xla_backend_optimization_level"
 # If the constant arrays of a program have at least LARGE_TOGETHER bytes together, each array with at least
 # LARGE_ARRAY bytes becomes an argument of the program, so that it is not compiled into it.
 LARGE_TOGETHER, LARGE_ARRAY = 2**24, 2**12
-# How XLA adds up on a CPU. By default XLA gives some sums to a library (YNNPACK) and writes others as two
-# loops. Neither pays, for the short sums of a log density and for sums of a million terms alike. Without
-# these two, LLVM vectorises one loop, fused with the computation of the summands. The first name is of an
-# experimental option.
+# Options of how XLA adds up on a CPU. By default XLA gives some sums to a library (YNNPACK) and writes other
+# sums as two loops. Neither pays, for the short sums of a log density and for sums of a million terms alike.
+# With these options LLVM vectorises one loop, fused with the computation of the summands. The first option is
+# experimental.
 SUMS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_disable_hlo_passes": "tree_reduction_rewriter"}
 
 
@@ -97,7 +98,7 @@ def jitted(function: Callable, level: int = REPEATED, **options: Any) -> Any:
     level : `REPEATED`, or `SELDOM` for a program that runs a few times
     options : of `jax.jit`
     """
-    # A level that the user has set is kept; on an accelerator XLA keeps its own default.
+    # An optimisation level that the user has set is kept; on an accelerator XLA keeps its own default.
     if LEVEL in os.environ.get("XLA_FLAGS", "") or jax.default_backend() != "cpu":
         return jax.jit(function, **options)
     more = sums() if level == REPEATED else {}
@@ -120,7 +121,7 @@ def lower(
 
     Parameters
     ----------
-    function : the result of `jitted` at this level
+    function : the result of `jitted` with this `level`
     static : the arguments that are fixed when the function is compiled
     sharding : where the arrays are put; by default on the device that JAX uses
     """
@@ -148,10 +149,10 @@ def lower(
     return jitted(with_arrays, level).lower(arrays, *args), arrays
 
 
-# The cache is turned on at import: every module that compiles something imports this module.
+# JAX's cache on disk is turned on at import: every module that compiles something imports this module.
 use_disk_cache()
 
 
 def is_traced(tree: Any) -> bool:
-    """Whether some of these arrays are tracers of a program that JAX is tracing."""
+    """Whether an array in `tree` is a tracer of a program that JAX is tracing."""
     return any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(tree))

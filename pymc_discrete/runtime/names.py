@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-# what PyMC calls the value of a transformed variable; the names of two of its transforms have underscores
+# PyMC's name for the value of a transformed variable, such as `p_logodds__`. The names of the transforms
+# log_exp_m1 and cholesky_corr have underscores of their own.
 TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
 MADE = "/"  # a character in all names that this package makes up; PyMC refuses it in names of variables
@@ -29,7 +30,9 @@ def shown(names: Iterable[str | None], quoted: bool = True, what: str = "variabl
 
 
 def made_name(names: Iterable[str]) -> str:
-    """The name of one variable that several are joined into; `shown` turns it back into their names."""
+    """The name of one variable that several variables are joined into; in messages, `shown` replaces it by
+    the names of the joined variables.
+    """
     return MADE.join(names)
 
 
@@ -97,8 +100,8 @@ def labels_in(model: Any, name: str, shape: tuple[int, ...]) -> list[Sequence[An
 
 
 def element_of(model: Any, value: str, shape: tuple[int, ...], i: int | None) -> str:
-    """The name of the element with flat index i of a value variable of a model; with None, of the whole
-    variable.
+    """The name of the element with flat index i of a value variable of a model; the variable's own name if i
+    is None.
     """
     name = next((str(rv.name) for rv, v in model.rvs_to_values.items() if v.name == value), value)
     if i is None or not shape:

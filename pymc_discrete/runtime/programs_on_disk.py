@@ -1,7 +1,8 @@
 """Compiled programs on disk, under names that are known before the programs are traced.
 
-JAX's own cache finds a program by its text. To trace and lower a program for its text takes longer than to
-load the compiled program. Here a name says what the program is made of, see `Program.lasting_name`.
+JAX's own cache finds a program by its text, but to trace and lower a program for its text takes longer than
+to load the compiled program. So this module keeps a program under a name that says what the program is made
+of, see `Program.lasting_name`.
 """
 
 import functools
@@ -34,8 +35,8 @@ LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pyt
 # the first bytes of a file, before the checksum of the rest
 HEADER = b"pymc-discrete program 1\n"
 CHECKSUM = 32  # the number of bytes of the checksum
-# An option of XLA (how many threads share a compilation) with a value that nobody else uses: a program that
-# is compiled with it is not found in JAX's own cache.
+# An option of XLA (how many threads share a compilation) with a value that nobody else uses. With this option
+# a program is compiled anew, since JAX's own cache has no program that was compiled with it.
 OTHERWISE = {"xla_cpu_parallel_codegen_split_count": 31}
 LAPACK = "lapack_"  # the beginning of the names of LAPACK's functions in a program
 
@@ -89,8 +90,8 @@ def under_name(function: Callable[..., Any], name: str | None) -> Callable[..., 
     """The function under a name of its own, by which JAX's cache tells it from functions that compute the
     same.
 
-    JAX's cache may have the same program from another version. Under another name the program is compiled
-    again, so that it can be written here.
+    JAX's cache may have the same program from another version of this package. Under a name of its own the
+    program is compiled again, so that `write` can store it: a program from JAX's cache cannot be stored.
     """
     if name is None:
         return function
@@ -109,7 +110,7 @@ def compiled(
     """A compiled program, and whether it is certain that it was compiled now and not found in JAX's own
     cache.
 
-    It is uncertain where JAX has a cache and reports nothing about it, as after all of its listeners were
+    It is uncertain where JAX has a cache but no longer reports its use, as after all of JAX's listeners were
     removed.
     """
     looked, found = _of_cache.looked, _of_cache.found

@@ -24,8 +24,8 @@ from pymc_discrete.runtime.checks import suggested
 from pymc_discrete.runtime.compiling import being_compiled
 from pymc_discrete.runtime.waiting import watched
 
-# the values besides True and False that `pm.sample` accepts for progressbar=; here all of them show the same
-# bar
+# The values besides True and False that `pm.sample` accepts for progressbar=. In this package, which has one
+# bar, all of them show that bar.
 PROGRESS_BARS = ("combined", "split", "combined+stats", "stats+combined", "split+stats", "stats+split")
 # The first TEXT_COLUMNS columns of the terminal are kept for the text. The bar takes at most BAR_COLUMNS of
 # the other columns, and is left out where there are none.

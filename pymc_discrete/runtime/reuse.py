@@ -11,7 +11,7 @@ PROGRAMS = 16  # the number of compiled samplers that are kept
 
 
 class Kept[T]:
-    """The latest keys, each with the object that was made for it.
+    """The keys that were used last, each with the object that was made for it.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ class Kept[T]:
                 self._things.move_to_end(key)
                 return self._things[key]
         with collection_paused():
-            # The object is made without the lock held: this takes long, and may itself ask for another key.
+            # The object is made while the lock is free: to make it takes long, and may need an object of
+            # another key.
             made = make()
         with self._lock:
             self._things[key] = made

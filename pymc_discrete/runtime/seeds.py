@@ -13,7 +13,7 @@ def seed_of(random_seed: Any) -> int | None:
     if random_seed is None:
         return None
     if isinstance(random_seed, int | np.integer) and 0 <= random_seed < 2**31:
-        # an integer is unchanged, so that the seed stored in the result reproduces the draws
+        # An integer is used as it is, so that the seed stored in a result reproduces its draws.
         return int(random_seed)
     try:
         return int(get_random_generator(random_seed).integers(2**31))
@@ -24,6 +24,6 @@ def seed_of(random_seed: Any) -> int | None:
 
 
 def new_seed() -> int:
-    """A random seed, the same in all processes."""
+    """A random seed, the same in all processes in which JAX runs together."""
     seed = np.random.default_rng().integers(2**31)
     return int(multihost_utils.broadcast_one_to_all(seed) if jax.process_count() > 1 else seed)

@@ -43,8 +43,8 @@ _logged = 0.0  # the time of the last line in the log
 def watched(what: str | Callable[[], str] | None) -> Iterator[None]:
     """Name `what` in the log while the `with` block goes on and nothing else is logged.
 
-    Of blocks within each other, the innermost block is named. While a block with None is active, whose
-    progress is shown by a bar, nothing is named.
+    Of blocks within each other, the innermost block is named. While a block with `what` None is active, a
+    progress bar shows how far its work is, and nothing is named.
     """
     global _thread
     phase = Phase(what)
@@ -57,19 +57,20 @@ def watched(what: str | Callable[[], str] | None) -> Iterator[None]:
         yield
     finally:
         with _ended:
-            # the list is already empty if the process was forked in the meantime
+            # In a process that was forked during the block, the list is already empty.
             _phases[:] = [p for p in _phases if p is not phase]
             over = None if _phases else _thread
             if over:
                 _thread = None
                 _ended.notify_all()
-        # a process that is forked after this must have no other thread
+        # Wait until the thread has ended: a process must have no other thread when it is forked after the
+        # block.
         if over and over is not threading.current_thread():
             over.join()
 
 
 def _watch() -> None:
-    """Log what is going on, until nothing is."""
+    """Log the work that is going on, until all of it has ended."""
     global _logged
     me = threading.current_thread()
     while True:
@@ -99,7 +100,7 @@ _log.addFilter(_note)
 
 
 def _after_fork() -> None:
-    """Forget the threads of the parent in a forked process, which has none of them."""
+    """In a forked process, forget the work and the thread of its parent, since it has no such thread."""
     global _ended, _thread
     _phases.clear()
     _ended, _thread = threading.Condition(), None

@@ -213,7 +213,7 @@ class Division(NamedTuple):
         )
 
     def without(self, names: Collection[str]) -> "Division":
-        """The same division without some discrete variables."""
+        """The division without some of its discrete variables."""
         left, vectors, lent = (
             [name for name in group if name not in names] for group in (self.left, self.vectors, self.lent)
         )
@@ -226,8 +226,8 @@ def integrates(steps: Sequence[Any]) -> bool:
 
 
 def summed_by(of: Division, steps: Sequence[Any], collapse: Any) -> Collapsed | None:
-    """The variables that are summed out by the argument `collapse`; if it is "auto", the package chooses
-    them.
+    """The sums over the variables that the argument `collapse` names, or that the package chooses if it is
+    "auto"; None if there are none.
     """
     if isinstance(collapse, str):
         # Nothing is summed out beside a step that integrates coefficients out: the step must have drawn the
@@ -266,10 +266,12 @@ def shares_variables(step: JaxStep | CustomStep | NutsInJax) -> bool:
 
 
 def natively(flat: list[Any], collapse: Any) -> tuple[Any, list[JaxStep | CustomStep]]:
-    """Steps for `pm.sample`, translated for `pmd.sample`: its argument `collapse`, and the other steps.
+    """The argument `collapse` and the steps for `pmd.sample` that stand for the user's steps, of which some
+    were made for `pm.sample`.
 
     A `CollapsedNUTS` becomes variables that are added to `collapse`, and an `IntegratedNUTS` becomes the step
-    of its discrete variables. Their continuous variables are left to the NUTS of the compiled chain.
+    of its discrete variables. The continuous variables of both steps are left to the NUTS of the compiled
+    program.
     """
     names: list[str] = []
     steps: list[JaxStep | CustomStep] = []

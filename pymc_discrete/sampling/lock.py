@@ -15,13 +15,14 @@ from pymc_discrete.engine.storage import CheckpointError, is_complete, make_fold
 
 try:
     import fcntl
-except ImportError:  # this import fails on Windows
+except ImportError:  # Windows has no fcntl
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
 _log = logging.getLogger("pymc.discrete")
 
-# Windows locks bytes, which others cannot read then, so a byte beyond the end of the file is locked
+# Windows locks single bytes, which other processes then cannot read. So a byte beyond the end of the file is
+# locked.
 BEYOND_THE_END = 2**30
 
 
@@ -69,7 +70,7 @@ def holding(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: Fal
     try:
         yield
     finally:
-        # the file is deleted before the lock is released: later it may be locked by another process
+        # The file is deleted while it is locked: later another process may have locked it.
         with suppress(OSError):
             file.unlink()
         opened.close()
@@ -85,7 +86,8 @@ def opened_and_locked(file: Path) -> IO[str]:
             opened.close()
             raise
         with suppress(OSError):
-            # another process may have deleted the file between the two lines above
+            # Another process may have deleted the file after it was opened and before it was locked; then it
+            # is opened anew.
             if os.path.samestat(os.fstat(opened.fileno()), file.stat()):
                 opened.truncate(0)
                 since = datetime.now().astimezone().isoformat(" ", "seconds")

@@ -32,7 +32,7 @@ class PlannedRun(NamedTuple):
     moved : the model that is sampled, which is tempered if the user asks for it
     still : variables of `moved` that no block moves
     drawn : the sums by which variables of `model` that were summed out of `moved` are drawn, or None
-    point : {value variable: array}, the default start of both models
+    point : {value variable: array}, the default start, of `model` and of `moved`
     steps : the steps of the variables
     blocks, packing : the result of `blocks_of` for a chain
     ladder : the replicas of a chain, None without tempering

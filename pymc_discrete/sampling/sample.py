@@ -164,13 +164,13 @@ def sample(
         `pmd.diagnostics.nested_rhat`: many chains, too short for R-hat of each. Superchain n has the chains n
         * chains / superchains and so on. A list of `initvals` has one entry for each superchain.
     temper : bool or dict
-        True for chains that do not stay in one mode: each has replicas at inverse temperatures from 0, the
-        prior, to 1, the posterior, which exchange them (non-reversible parallel tempering, Syed et al. 2022).
-        {"replicas": n} says how many; by default they are chosen while tuning, 64 at most. The draws are the
-        states at 1. The group ``tempering`` of the result has the schedule, the rejection rates, round trips
-        and the log evidence, which comes with it. Discrete variables are summed out at all temperatures if
-        all of them can be and that is cheap, unless `collapse` is False or a step names them; ``lp`` is then
-        the log density without them.
+        True for chains that do not stay in one mode: each chain has replicas at inverse temperatures from 0,
+        the prior, to 1, the posterior, and replicas exchange temperatures (non-reversible parallel tempering,
+        Syed et al. 2022). {"replicas": n} says how many; by default their number is chosen while tuning, 64
+        at most. The draws are the states at 1. The group ``tempering`` of the result has the schedule, the
+        rejection rates, round trips and the log evidence. Discrete variables are summed out at all
+        temperatures if all of them can be summed out at little cost, unless `collapse` is False or a step
+        names them; ``lp`` is then the log density with these variables summed out.
     **options
         No further options are accepted. For an argument that only `pm.sample` has, the error says what to do
         instead.
@@ -263,8 +263,8 @@ def sample(
         with Progress(tune + draws, chains, shown) as bar:
             program = Program(model, blocks, planned.packing, outputs, used, counted, planned.ladder)
             if not program.begun("run"):
-                # The program is compiled in a background thread from now on, while the starts are checked
-                # below. Closing these chains does not stop the compilation.
+                # This starts the compilation of the program in a background thread, while starting points are
+                # checked. Closing these chains does not stop the compilation.
                 with closing(
                     RunningChains(program, program.start([planned.point] * chains, False), seed, threads)
                 ) as anywhere:
@@ -288,8 +288,8 @@ def sample(
                             import_meanwhile()
                         run.complete(keep_warmup=not discard_tuned_samples)
                     break
-                # This error comes with the first draws, before anything is stored. So the run begins again,
-                # from starting points at which the gradient is finite.
+                # A gradient that is not finite is found with the first draws, before anything is stored. So
+                # the run begins again, from starting points at which the gradient is finite.
                 except GradientNotFinite:
                     if with_gradient:
                         raise
@@ -349,7 +349,7 @@ def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]
 
 
 def in_order_of(names: Sequence[str], draws: Mapping[str, Any]) -> dict[str, Any]:
-    """The draws in PyMC's order of variables: JAX sorts dictionaries by their keys."""
+    """The draws in PyMC's order of variables, which JAX has lost: it sorts dictionaries by their keys."""
     return {name: draws[name] for name in names}
 
 

@@ -87,12 +87,12 @@ def send(connection: socket.socket, message: bytes) -> None:
 
 
 def receive(connection: socket.socket) -> bytes:
-    """Wait for one message, which the other side has sent by `send`.
+    """Wait for one message that the process at the other end has sent by `send`.
 
     Raises
     ------
     EOFError
-        If the other side has ended.
+        If the process at the other end has ended.
     """
     return _exactly(connection, int.from_bytes(_exactly(connection, 8), "little"))
 
@@ -144,7 +144,7 @@ class Server:
             threading.Thread(target=self._serve, args=(connection,), name="draws-ahead", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Answer one client until it ends."""
+        """Answer one client until its process ends."""
         source: ChainSource | None = None
         answering = threading.Lock()
         self._answering.add(answering)
@@ -157,7 +157,7 @@ class Server:
             served = _served.get(name)
             send(connection, encoded(served is not None or name == LIFELINE))
             if name == LIFELINE:
-                # this returns when the client's process has ended, since the client sends nothing
+                # `receive` returns only when the client's process has ended, since the client sends nothing
                 receive(connection)
             if served is None:
                 return
@@ -182,8 +182,8 @@ class Server:
     def finish(self) -> None:
         """Wait until all current requests are answered, and answer no further ones.
 
-        Python ends threads that are still running after the main thread. If such a thread is in JAX's code,
-        this ends the process with SIGABRT, as after Ctrl-C while the first chunk is compiled.
+        Python ends threads that are still running after the main thread. A thread that is ended in JAX's code
+        ends the process with SIGABRT, as after Ctrl-C while the first chunk is compiled.
         """
         for answering in [*self._answering]:
             answering.acquire()
@@ -191,7 +191,7 @@ class Server:
     def close_in_child(self) -> None:
         """Close the sockets that this process has inherited by a fork.
 
-        While they are open, the clients do not see that the process which serves them has ended.
+        While these sockets are open, the clients do not see that the process which serves them has ended.
         """
         for inherited in (self._listener, *self._open):
             inherited.close()
@@ -230,9 +230,10 @@ class Served:
         return Address(server.place, server.key, self._name)
 
     def source(self, here: Callable[[], ChainSource]) -> ChainSource:
-        """A source of draws: the home process, if this process was forked from it, else the result of `here`.
+        """The source of draws for this process: the home process, if this process was forked from it, else
+        the result of `here`, a function.
 
-        The result of `here` is also used if the home does not answer.
+        The result of `here` is also used if the home process does not answer.
         """
         if self._home == os.getpid() or _inherited is None:
             return here()
@@ -243,7 +244,7 @@ _served: "weakref.WeakValueDictionary[str, Served]" = weakref.WeakValueDictionar
 _server: Server | None = None
 # the place and the key of the home's server, in a forked process
 _inherited: tuple[str | tuple[str, int], bytes] | None = None
-# the context in which JAX's warning about forks is hidden, while the process forks
+# a context that hides JAX's warning about forks, kept while the process forks, else None
 _hidden: warnings.catch_warnings | None = None
 
 
@@ -314,9 +315,9 @@ ONE_CHAIN = "A process that PyMC has started runs one chain, and makes no others
 
 
 class Remote:
-    """A `ChainSource` whose draws are made by another process, which sends them through a socket."""
+    """A `ChainSource` that receives its draws through a socket from the process that makes them."""
 
-    spare = 0  # PyMC runs the other chains in processes of their own
+    spare = 0  # a process of PyMC makes no chains beside its own
 
     def __init__(self, connection: socket.socket, address: Address):
         self._connection, self._address = connection, address
@@ -409,7 +410,7 @@ class Remote:
             self._lifeline.close()
         self._closed = True
         with contextlib.suppress(OSError):
-            # this wakes a thread that waits for a connection to close
+            # A thread may wait for this connection to close: shutting it down wakes the thread.
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 

@@ -33,7 +33,7 @@ class LeftValues:
 
     @classmethod
     def taken(cls, names: Iterable[str]) -> None:
-        """Note that a step which shares no variables has drawn these variables."""
+        """Forget the values left for these variables, which a step that shares no variables has now drawn."""
         for one in cls._all:
             for name in names:
                 one.values.pop(name, None)
@@ -46,7 +46,7 @@ class LeftValues:
 
 
 def without_local(step: str, names: Iterable[str]) -> str:
-    """The warning that no local step moves these variables besides the step of a flow."""
+    """The warning that only the step of a flow, and no local step, moves some variables."""
     return (
         f"{step}: no local step moves {shown(names)} beside it, and where few of its proposals are accepted "
         f"the chain stands still. Add one: pmd.BlockGibbs([{shown(names)}])."

@@ -1,5 +1,6 @@
-"""The choice of steps for discrete variables, by the way in which the differences of their density
-are found."""
+"""The choice of steps for discrete variables, by the way in which the differences of their log density are
+found.
+"""
 
 import logging
 from typing import Any, cast
@@ -144,9 +145,9 @@ def sampled_instead(model: pm.Model, names: list[str]) -> list[Any]:
 def counts_along(step: DiscreteStep) -> list[str]:
     """Variables, in the space of a step, that are counts which limit each other, and that NUTS may also move.
 
-    They are the counts of the step, if some of them are tied to continuous variables that NUTS moves. Of
-    counts that are independent given the continuous variables, such as the abundances at several places,
-    none need be named: draws of each from its conditional are as good as moves by NUTS.
+    If some counts of the step are tied to continuous variables that NUTS moves, all counts of the step are
+    named. None are named where counts are independent given the continuous variables, such as the abundances
+    at several places: draws of each from its conditional are as good as moves by NUTS.
     """
     moved = for_nuts(step.model)
     density, space = cast(ModelDensity, step.target.density), step.target.space
@@ -207,8 +208,8 @@ def with_steps_of_pymc(
     steps = [pymc_step(model, name, *reason) for name, reason in without_jax.items()]
     if names := [n for n in names if n not in without_jax]:
         step = steps_for(described, names, **{**options, **restricted(options, model, names)})
-        # Our steps come last, because their statistics contain the model's log density, which must be the one
-        # after all steps of the draw.
+        # Steps of this package come last: their statistics contain the model's log density, which must be
+        # evaluated after all steps of the draw.
         steps += getattr(step, "methods", [step])
     return steps[0] if len(steps) == 1 else CompoundStep(steps)
 

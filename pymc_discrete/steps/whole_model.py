@@ -56,7 +56,7 @@ class WholeModel(DrawsAhead, CompoundStep):
         steps: list[Any] = []
         summed: list[str] = []
         moved = [*self.by_nuts]
-        slots = [0]  # the first dictionary has the statistics of NUTS
+        slots = [0]  # slots[0]: the place of NUTS's statistics, 0 unless a step runs NUTS
         instead = None
         for n, m in enumerate(self.methods, int(bool(self.by_nuts))):
             if isinstance(m, NutsInJax):

@@ -23,9 +23,9 @@ from pymc_discrete.tempering.tempered import tempered
 
 _log = logging.getLogger("pymc.discrete")
 
-# With variables summed out, an evaluation of the log density may take at most this many times as much counted
-# work, which is about a third as many times the time. The mixture at the top of this file makes about 8 times
-# as many round trips for the moves of as many replicas.
+# With variables summed out, an evaluation of the log density may take at most this many times the counted
+# work of an evaluation without sums, about 8 times as long. In the mixture of three normals (see the top of
+# this file), a replica makes about 8 times as many round trips.
 MOST_TIMES_ON_PATH = 24.0
 
 
@@ -53,10 +53,11 @@ def path(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed | N
 
 
 def without_discrete(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed] | None:
-    """The model without some discrete variables, and the sums by which these are drawn given the others.
+    """The model without some discrete variables, and the sums by which these variables are drawn given all
+    others.
 
     The result is None if the variables have no bounds or are too many, or if the sum takes too long; and also
-    if the prior of another unknown depends on them, since this prior would become a part of the likelihood.
+    if the prior of another unknown depends on the variables, since it would become a part of the likelihood.
     """
     try:
         left = marginalize(model, [*names])

@@ -52,7 +52,8 @@ def wald(key: Array, size: Any, mean: Any, scale: Any, shift: Any) -> Array:
     """A Wald variable by the method of Michael, Schucany and Haas 1976."""
     of_normal, of_uniform = jax.random.split(key)
     y = mean * jax.random.normal(of_normal, size) ** 2 / (2 * scale)
-    # the smaller root, written without a difference of large numbers
+    # The smaller root of a quadratic equation, written as a quotient: the usual formula would lose digits in
+    # the difference of two large numbers.
     x = mean / (1 + y + jnp.sqrt(y * (2 + y)))
     return shift + jnp.where(jax.random.uniform(of_uniform, size) <= mean / (mean + x), x, mean**2 / x)
 
@@ -115,7 +116,9 @@ class CannotDraw(NotImplementedError):
 
 
 def convert(op: Op, node: Any, **options: Any) -> Callable:
-    """A JAX function of an Op, as PyTensor's `jax_funcify`; a generator of random numbers is a JAX key."""
+    """A JAX function that computes an Op, as PyTensor's `jax_funcify` makes it, except for random variables:
+    they are drawn by `DRAWS_IN_JAX`, with a JAX key in place of NumPy's generator.
+    """
     if not isinstance(op, RandomVariable):
         return jax_funcify(op, node=node, **options)
     draw, dtype = DRAWS_IN_JAX.get(type(op)), node.outputs[1].type.dtype
@@ -148,9 +151,7 @@ class PriorDraws:
 
     @classmethod
     def of(cls, model: pm.Model, names: list[str]) -> tuple["PriorDraws", dict[str, np.ndarray]]:
-        """An object that draws, the same for models of the same structure, and the numbers of the given
-        model.
-        """
+        """A `PriorDraws`, which all models of one structure share, and the numbers of the given model."""
 
         def make(structure: Structure) -> "PriorDraws":
             return cls(with_numbers(model, structure), names)
@@ -178,12 +179,12 @@ class PriorDraws:
         self._generators = len(generators)
         self._draw = jaxify(*self._graphs, convert)
         self._transform = jaxify(*self._transforms, convert)
-        try:  # PyTensor's own versions for JAX say only when they are traced what they do not support
+        try:  # a JAX version by PyTensor shows only when it is traced what it does not support
             jax.eval_shape(self, jax.random.key(0), {str(v.name): v.value for v in read})
         except NotImplementedError as error:
             if len(names) == 1:
                 raise CannotDraw(f"JAX has no draws of the prior of {str(rvs[0].name)!r}") from error
-            for name in self._names:  # the variable that JAX cannot draw raises the error with its name
+            for name in self._names:  # alone, the variable that JAX cannot draw raises an error with its name
                 PriorDraws(model, [name])
             raise CannotDraw(f"JAX has no draws of the prior: {error}") from error
 
@@ -203,7 +204,8 @@ class PriorDraws:
         drawn = self._draw(*jax.random.split(key, self._generators), *numbers)
         values = [*self._transform(*drawn, *numbers)]
         for k in self._bounded:
-            # a draw that was rounded to the end of its support moves inside by one floating point number
+            # A draw that was rounded to the end of its support would have an infinite value: it moves inside
+            # by one floating point number.
             for end in (1.0, -1.0):
                 least = jnp.finfo(drawn[k].dtype).tiny  # programs for a CPU treat smaller numbers as 0
                 next_to = jnp.nextafter(drawn[k], end * jnp.inf)

@@ -15,8 +15,8 @@ class Report(NamedTuple):
     Attributes
     ----------
     betas : (chains, R) float, inverse temperatures; nan beyond the last rung
-    rejections : (chains, R - 1) float, the rates at which swaps of neighbours were rejected; nan beyond the
-        last rung
+    rejections : (chains, R - 1) float, the rates at which swaps of neighbouring rungs were rejected; nan
+        beyond the last rung
     round_trips : (chains,) int, the number of round trips
     iterations : int, the number of iterations of each chain
     log_evidence : (chains,) float, nats; nan where the lowest inverse temperature is not 0
@@ -30,13 +30,14 @@ class Report(NamedTuple):
 
     @classmethod
     def of(cls, betas: Any, rungs: Any, traffic: Any) -> "Report":
-        """The report on chains, from the arrays (chains, ...) of `Replicas`, on the host."""
+        """The report on chains, from the arrays (chains, ...) of their `Replicas`, copied to the host."""
         used = np.arange(betas.shape[1]) < np.asarray(rungs)[:, None]
         pairs = used[:, 1:]
         iterations = int(np.max(traffic.iterations))
         with np.errstate(invalid="ignore"):
-            # geometric bridges: log E[exp(d L / 2)] at the lower rung less log E[exp(-d L / 2)] at the upper
-            # rung
+            # For neighbouring rungs whose inverse temperatures differ by d, log E[exp(d L / 2)] at the lower
+            # rung less log E[exp(-d L / 2)] at the upper one estimates the log ratio of the upper one's
+            # normalising constant to the lower one's, L being the log likelihood (bridge sampling).
             ratios = np.where(pairs, traffic.up - traffic.down, 0.0)
         return cls(
             np.where(used, betas, np.nan),
@@ -53,8 +54,8 @@ class Report(NamedTuple):
 
     @property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """(chains,) float, the largest numbers of round trips per iteration by this schedule, and by any
-        schedule.
+        """Twice (chains,) float: the largest number of round trips per iteration that the chain's schedule
+        allows, and that any schedule allows.
 
         References
         ----------
@@ -109,7 +110,7 @@ class Report(NamedTuple):
         )
 
     def warnings(self) -> list[str]:
-        """A warning if replicas seldom went from the prior to the posterior and back."""
+        """The warning that replicas seldom went from the prior to the posterior and back; else no text."""
         few = self.round_trips < FEW_ROUND_TRIPS
         if not few.any() or not self.iterations:
             return []

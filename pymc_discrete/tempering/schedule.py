@@ -7,8 +7,8 @@ from jax import Array
 
 # each round of tuning is twice as long as the round before; the last round ends at half of the tuning draws
 ROUNDS_OF_TUNING = 6
-# the inverse temperatures before the first round are (k / (n - 1)) ** CROWDING_OF_RUNGS, since the log
-# likelihood varies most near the prior
+# before the first round of tuning the inverse temperatures are (k / (n - 1)) ** CROWDING_OF_RUNGS for n rungs
+# k = 0..n-1: close together near the prior, where the log likelihood varies most
 CROWDING_OF_RUNGS = 4
 FIRST_RUNGS = 8  # the number of replicas before the first round, if their number is chosen automatically
 FEWEST_RUNGS = 3
@@ -20,7 +20,7 @@ def first_schedule(rungs: int, replicas: int) -> Array:
 
 
 def ends_round(t: Any, tune: Any) -> Any:
-    """Whether a round ends before iteration t, given the number of tuning draws."""
+    """Whether a round of tuning ends before iteration t, given the number of tuning draws."""
     k = jnp.arange(1, ROUNDS_OF_TUNING + 1)
     return ((t > 0) & (t == tune * (2**k - 1) // (2 * (2**ROUNDS_OF_TUNING - 1)))).any()
 
@@ -30,7 +30,8 @@ def barrier(rejections: Array) -> Array:
 
     Parameters
     ----------
-    rejections : (R - 1,) float, mean probabilities that neighbours do not swap; 0 beyond the last rung
+    rejections : (R - 1,) float, the mean probabilities that the replicas of neighbouring rungs do not swap; 0
+        beyond the last rung
 
     References
     ----------
@@ -40,8 +41,8 @@ def barrier(rejections: Array) -> Array:
 
 
 def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -> Array:
-    """(R,) float, inverse temperatures at which all neighbours are rejected equally often; 1 beyond the last
-    rung.
+    """(R,) float, inverse temperatures at which swaps of all neighbouring rungs are rejected equally often; 1
+    beyond the last rung.
 
     Parameters
     ----------
@@ -53,7 +54,8 @@ def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -
     Syed et al. 2022, the schedule with equal rejection rates, with the barrier interpolated linearly.
     """
     k = jnp.arange(len(betas))
-    # rejections that were not observed are rare, but not impossible
+    # A rejection rate that was observed as 0 is taken as 1e-6, so that the barrier between two rungs is never
+    # 0.
     seen = jnp.where(jnp.arange(len(rejections)) < rungs - 1, jnp.maximum(rejections, 1e-6), 0.0)
     lengths = barrier(seen)
     found = jnp.interp(lengths[-1] * k / (wanted - 1), lengths, betas)
@@ -61,7 +63,7 @@ def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -
 
 
 def rungs_for(length: Any, most: int) -> Any:
-    """() int, the number of rungs for a barrier of this length.
+    """() int, the number of rungs for a communication barrier of the given length; `most` at most.
 
     References
     ----------

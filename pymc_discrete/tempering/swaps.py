@@ -1,4 +1,6 @@
-"""Swaps of neighbouring replicas, and the statistics of the path that they give."""
+"""Swaps of the replicas of neighbouring rungs, and what their statistics say of the path from the prior to
+the posterior.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,21 +8,22 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-# the history of a replica: neither of these, at the prior, or at the posterior after it was at the prior
+# which end of the ladder a replica was at last: none yet, the prior, or the posterior after the prior
 NOWHERE, FROM_PRIOR, FROM_POSTERIOR = 0, 1, 2
 
 
 class Traffic(NamedTuple):
-    """Statistics of the swaps since they were last `fresh`.
+    """Statistics of the swaps of a chain's replicas, which begin anew with `fresh`.
 
     Attributes
     ----------
     iterations : () int, the number of iterations
-    rejections : (R - 1,) float, the sums of the probabilities that neighbours do not swap
-    up, down : (R - 1,) float, the logarithms of the sums of exp(d L / 2) at the lower of two neighbours, and
-        of exp(-d L / 2) at the upper one, d being the difference of their inverse temperatures, and L, in
-        nats, the log likelihood
-    heading : (R,) int, the history of each replica
+    rejections : (R - 1,) float, the sums of the probabilities that the replicas of neighbouring rungs do not
+        swap
+    up, down : (R - 1,) float, the logarithms of the sums of exp(d L / 2) at the lower of two neighbouring
+        rungs, and of exp(-d L / 2) at the upper one, d being the difference of their inverse temperatures,
+        and L, in nats, the log likelihood
+    heading : (R,) int, for each replica which end of the ladder it was at last
     round_trips : () int, how often a replica came back from the posterior to the prior
     """
 
@@ -53,7 +56,7 @@ def acceptance(betas: Array, likelihoods: Array, rungs: Array) -> Array:
     negative log likelihood.
     """
     rise = jnp.diff(betas) * (likelihoods[:-1] - likelihoods[1:])
-    # nan means that both replicas are impossible
+    # Replicas that both have likelihood 0 give nan, and do not swap.
     accepted = jnp.where(jnp.isnan(rise), 0.0, jnp.exp(jnp.minimum(rise, 0.0)))
     return jnp.where(jnp.arange(len(rise)) < rungs - 1, accepted, 0.0)
 

@@ -52,7 +52,7 @@ def tempered(model: pm.Model) -> pm.Model:
             f"{shown(partial)}: some elements are missing and depend on those that are observed, so that the "
             "likelihood has no term of its own. Make the variable of the observed elements alone."
         )
-    terms_of(model)  # PyMC refuses, with its name, a variable whose log density it cannot write
+    terms_of(model)  # raises PyMC's error, with the name, for a variable whose log density PyMC cannot write
     values = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
     terms = observed_log_densities(model, values)
     graph, new = fgraph_from_model(without_starts(model))
@@ -68,7 +68,8 @@ def tempered(model: pm.Model) -> pm.Model:
     beta = model_free_rv(flat, flat.type(name=BETA), None, BETA)
     seen: Counter[str] = Counter()
     potentials = []
-    # a check of parameters has the name of its term, so that names may occur twice
+    # A check of the parameters of a distribution is a term of its own, under the name of the distribution's
+    # term, so that a name may occur twice.
     for name, term in likelihood:
         seen[name] += 1
         number = f", {seen[name]}" if seen[name] > 1 else ""
@@ -76,7 +77,7 @@ def tempered(model: pm.Model) -> pm.Model:
     total = pt.add(pt.constant(0.0), *(pt.sum(term) for _, term in likelihood))
     for v in [beta, *potentials, model_deterministic(total, LIKELIHOOD)]:
         graph.add_output(v, import_missing=True)
-    for v in model.observed_RVs:  # other variables may depend on observed values
+    for v in model.observed_RVs:  # a prior may depend on observed values, which stay in the model
         _, data, *_ = new[v].owner.inputs
         graph.replace(new[v], data.astype(v.type.dtype), import_missing=True)
     result = model_from_fgraph(graph, mutate_fgraph=True)
