@@ -29,9 +29,9 @@ class Finding(NamedTuple):
     ----------
     kind : the kind of the finding, such as "stuck"
     names : the variables that the finding is about; for ties, the elements and sums, as messages name them
-    elements : {variable: (elements,) bool}, the elements that it is about, if it is not about whole variables
+    elements : {variable: (elements,) bool}, the elements concerned, unless whole variables are concerned
     measured : {quantity: the measured value}
-    chains : the chains that it is about, if it is not about all chains
+    chains : the chains concerned, unless all chains are concerned
     remedy : what to do, and why, as a sentence or the end of one
     """
 

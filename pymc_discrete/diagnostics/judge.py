@@ -64,9 +64,10 @@ class Measured(NamedTuple):
     movement: Movement
 
     def judged_also_by(self, other: "Measured", movement: Movement) -> "Measured":
-        """These statistics, with the worse of both variables' effective draws and R-hat.
+        """These statistics, but for each element the worse of the effective draws and of the R-hats here and
+        in `other`.
 
-        The argument `movement` is the movement of both variables together.
+        In `movement` an element moves whenever it moves in this variable or in `other`.
         """
         worse = {"ess": np.fmin, "rhat": np.fmax}
         columns = {c: of(self.columns[c], other.columns[c]) for c, of in worse.items()}
@@ -89,8 +90,8 @@ class Judged(NamedTuple):
     movement : Movement
     decided : Decided
     known : what the result has besides its draws, such as conditional probabilities
-    orders : (chains, K) int, permutations of its labels to the labels of chain 0, if these make the chains
-        agree
+    orders : (chains, K) int, the label in chain 0 that corresponds to each label of a chain, if chains differ
+        by the names of labels only
     switch : whether labels are permuted within chains
     """
 
@@ -109,8 +110,8 @@ class Judge:
     ----------
     idata : DataTree with a group posterior, or Dataset
     names : the names of all discrete variables that are drawn; by default the ones that `posterior_of` finds
-    columns : {variable: the values whose probabilities have a column, or None for a count}, if it differs
-        from a table of one variable
+    columns : {variable: the values whose probabilities have a column, or None for a count}; by default as in
+        a table of this variable alone
     partitions : the variables that are partitions, which are judged by the sizes of their clusters, and by
         which sites are together; by default the ones that the result records
     """
@@ -146,7 +147,7 @@ class Judge:
             found = measured(checked_draws(draws.data), values)
             if name in self.partitions and draws.size:
                 together = first_sites(self._labels[name].transpose("chain", "draw", ...).data)
-                # each integer encodes the size of the site's cluster and its first site
+                # each integer encodes the size of the site's cluster and the first site of this cluster
                 moving = movement_of(draws.data * draws.sizes[draws.dims[-1]] + together)
                 found = found.judged_also_by(measured(together, None), moving)
             self._measured[name] = found
@@ -163,7 +164,7 @@ class Judge:
         if not columns:  # the variable has no elements
             return Judged(columns, movement, decide(movement, np.zeros(0), np.zeros(0)))
         groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
-        # the knowledge about labels says nothing about the sizes of clusters
+        # a partition is judged by the sizes of its clusters, of which the probabilities of labels say nothing
         known = None if name in self.partitions else known_of(groups, name, self.all.sizes["chain"])
         # a standard error means nothing if the share of a value depends on a few moves
         few = too_few_moves(movement, known)
@@ -185,7 +186,8 @@ class Judge:
     def labels(self, name: str) -> tuple[np.ndarray | None, bool]:
         """Permutations that make the labels of all chains agree, and whether labels switch within chains.
 
-        The sizes and numbers of clusters that replace the labels of a partition are no labels.
+        The sizes and the number of clusters, by which a partition is judged, are no labels: the answer for
+        them is (None, False).
         """
         if name in self.partitions or name in map(number_name, self.partitions):
             return None, False
@@ -258,7 +260,7 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
     ----------
     whole : Movement of all elements of the variable
     drawn : Movement of the elements that are drawn
-    data : (elements,) the values of the other elements, if they are known
+    data : the values of the elements that are not drawn, in their order, if they are known
 
     Returns
     -------
@@ -290,7 +292,7 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
 
 
 def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
-    """Whether the draws (chains, draws, ...) mix once the labels of each of them are permuted.
+    """Whether the draws (chains, draws, ...) mix once the labels of each draw are permuted to agree.
 
     The argument `lp` (chains, draws) has the log densities in nats.
     """

@@ -141,10 +141,11 @@ def seldom(movement: Movement) -> np.ndarray:
 
 
 def few_stays(movement: Movement) -> np.ndarray:
-    """(elements,) bool, the elements that moved in fewer draws than must be effective.
+    """(elements,) bool, the elements with fewer moves per chain than 100, the effective draws that are
+    required, or than 5 % of the draws if that is less.
 
-    If another variable decides when an element can move, everything that happens between two moves counts as
-    one draw.
+    A variable that other variables hold for a long time, such as an index of models, stays at one value from
+    one move to the next: each stay is as good as one draw, however long it lasts.
     """
     enough = min(FEWEST_EFFECTIVE, RARE_VALUE * movement.draws)
     return movement.moves.sum(axis=0) < enough * movement.chains
@@ -189,7 +190,8 @@ def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
 
 
 def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.ndarray:
-    """(chains, elements) bool, whether no move is expected in as many draws from the last point of the chain.
+    """(chains, elements) bool, whether no move is expected in as many draws as a chain has, judged by the
+    probability of a move at the chain's last point.
 
     Parameters
     ----------
@@ -200,13 +202,15 @@ def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.nda
 
 # ---------------------------------------------------------------- elements that never moved
 def stood_still_by_chance(probability: np.ndarray, draws: int) -> np.ndarray:
-    """(elements,) bool, whether no move in so many draws is plausible in every chain.
+    """(elements,) bool, whether in every chain the absence of moves is plausible as chance.
 
-    It does not count as plausible if a move is so improbable that the element counts as held at its value.
+    An element with so small a probability of a move that it counts as held at its value is not one that
+    stood still by chance.
 
     Parameters
     ----------
     probability : (chains, elements) float, the probability of a move in one draw
+    draws : number of draws of a chain
     """
     expected = probability * draws
     return ((expected >= HARDLY_MOVES) & (expected < SURELY_MOVES)).all(axis=0)
@@ -245,7 +249,8 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
 
 
 def unexplained(known: Leaving | None, verdict: np.ndarray, draws: int) -> np.ndarray:
-    """(elements,) bool, constant elements whose other values were possibly not seen for a reason.
+    """(elements,) bool, constant elements for which nothing known, such as a small probability of other
+    values, explains that no other value was seen.
 
     Parameters
     ----------

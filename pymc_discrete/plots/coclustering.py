@@ -62,7 +62,7 @@ def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
     sizes = np.bincount(clusters)
     ends = np.cumsum(sizes)[:-1] - 0.5
     if len(ends):
-        # the borders from one side to the other and back, interrupted by nan
+        # each border is a line across the matrix, horizontal and vertical, and nan separates the lines
         along = np.tile([-0.5, v.size - 0.5, np.nan], len(ends))
         across = np.repeat(ends, 3)
         borders = xr.DataArray(np.concatenate([along, across]), dims="end").to_dataset(name=var_name)

@@ -39,7 +39,7 @@ MARKERS = {
 }
 
 
-SMALL_TYPE = {"matplotlib": 7.5, "plotly": 10.0}  # the factor from points to pixels
+SMALL_TYPE = {"matplotlib": 7.5, "plotly": 10.0}  # the size of small type, in points and in pixels
 
 
 class Entry(NamedTuple):
@@ -103,7 +103,7 @@ class Figure:
             # This layout reserves room for legends and colour bars.
             layout.setdefault("layout", "constrained")
         else:
-            # the inches for the labels of an axis and a title
+            # the inches between a panel and the one below, for the labels of an axis and a title
             between = 0.3 if layout.get("sharex") else 0.95
             layout.setdefault("vertical_spacing", between / size[1])
         self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
@@ -192,7 +192,7 @@ class Figure:
     def marks(
         self, axis: str, panel: str, places: Sequence[float], labels: Sequence[str], **defaults: Any
     ) -> None:
-        """Give places of an axis labels."""
+        """Write labels at some places along an axis."""
         chosen = get_visual_kwargs(self.visuals, f"{axis}ticks")
         if chosen is not False:
             set_ticks = getattr(self.backend, f"{axis}ticks")

@@ -119,7 +119,7 @@ def inclusion(tree: xr.DataTree, v: PlottedVariable, shares: Shares) -> tuple[xr
 def draw_inclusion(
     figure: Figure, v: PlottedVariable, shares: Shares, p: xr.DataArray, error: np.ndarray
 ) -> None:
-    """The panel of a variable, given the probabilities of 1 in each chain and their standard errors."""
+    """Draw the panel of a variable, given the probabilities of 1 in each chain and their standard errors."""
     name, element = v.name, f"{v.name} element"
     place = np.arange(v.size)
     n = len(p)

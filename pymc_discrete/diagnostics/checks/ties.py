@@ -318,8 +318,8 @@ def ties_of_run(facts: Facts) -> list[Finding]:
     """Ties among the counts of a model, and between counts and continuous variables.
 
     The counts are the discrete scalars and the sums of discrete vectors; of a vector whose sum is not tied
-    its slowest elements are compared in a second pass. Variables that are summed out, which have
-    probabilities, are drawn anew in each draw.
+    its slowest elements are compared in a second pass. Variables that are summed out are left out, since they
+    are drawn anew in each draw.
 
     | `'N' is tied to 'p' (correlation -0.97), and has 6 effective draws`, `'p' is tied to a weighted sum of
     'x[1]' and 'x[4]'` | they move along a ridge in small steps | [ties](which_sampler.md#ties); a sum over
@@ -405,7 +405,7 @@ def in_equations(model: pm.Model) -> set[str]:
     """Discrete variables that are tied by linear equations, which the model itself states."""
     try:
         equations = equations_of(model, [str(v.name) for v in model.discrete_value_vars])
-    # no step can keep one of these equations, so the equation is sampled like any other term
+    # An equation that no step can keep raises a ValueError; it is then sampled like any other term.
     except ValueError:
         return set()
     return {name for e in equations for name in e.coefficients}

@@ -1,9 +1,9 @@
 """Whether a site that never moved is certain, or is held at its value by the current values of other
 unknowns.
 
-A site whose other values are improbable at the last draws of the chains is certain only if they are
-improbable at all values that the other unknowns may have. Here the other unknowns get other values at random,
-and the conditionals of the site are compared.
+A site whose other values are improbable at the last draws of the chains is certain only if these values stay
+improbable whatever values the other unknowns have. To find out, the other unknowns get values at random, and
+the conditionals of the site are compared.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
 # The largest number of passes. In each pass, the sites found certain so far keep their values while others
 # are moved at random, so that more sites may turn out to be certain.
 ROUNDS = 32
-# if there are more elements outside of the block, they are moved one variable at a time
+# up to this many elements outside of the block are moved one at a time; of more, a whole variable at a time
 MOST_MOVED_ALONE = 64
 # the number of values on each side of the current one that are evaluated for a site with a window
 BESIDE = 64
@@ -89,7 +89,8 @@ def held(of: Conditionals, points: Sequence[PointType], improbable: np.ndarray, 
     improbable : (chains, d) bool, whether all other values of a site are improbable where a chain ended. If
         this holds in no chain the site is not examined, and only if it holds in all chains can the site be
         `certain` or `alone`.
-    rare : the probability below which all values that the window of a site leaves out must be, together
+    rare : a site with a window is `certain` only if the values around it, outside of the window too, have less
+        than this probability in all
     """
     space, rng = of.space, np.random.default_rng(0)
     d, certain, sites = space.d, np.zeros(space.d, bool), improbable.all(axis=0)
@@ -161,8 +162,8 @@ def elsewhere(point: PointType, names: Sequence[str], far: float, rng: np.random
 
 
 def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> np.ndarray:
-    """(d,) float, the probability, given all else, of the `BESIDE` values on either side of a windowed site's
-    window.
+    """(d,) float, the probability, given all else, of the `BESIDE` values on either side of the current value
+    of a site, most of which its window leaves out; 0 for other sites than `sites` (d,).
     """
     x, target = of.at(point)
     steps = np.r_[-BESIDE:0, 1 : BESIDE + 1]

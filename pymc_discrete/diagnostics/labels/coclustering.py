@@ -80,7 +80,9 @@ def together(labels: np.ndarray) -> np.ndarray:
     for rows in chunks(draws, n):
         clusters = partitions(labels[rows])
         sizes = clusters.max(axis=1) + 1
-        row = clusters + (np.cumsum(sizes) - sizes)[:, None]  # the rows of H: all clusters of all draws
+        # H has a row for each cluster of each draw, and a column for each site; `row` is that of a site's
+        # cluster in a draw.
+        row = clusters + (np.cumsum(sizes) - sizes)[:, None]
         # float32 counts exactly, because a chunk has far fewer than 2^24 draws
         for part in within(sizes, n):
             first, last = row[part].min(), row[part].max()

@@ -80,7 +80,7 @@ def partitions(labels: np.ndarray) -> np.ndarray:
     found = np.empty(labels.shape, np.int16 if n < 2**15 else np.int32)
     for rows in chunks(*labels.shape):
         some = labels[rows]
-        # the sites of each cluster follow one another, the first site first
+        # sorted by their labels, the sites of each cluster follow one another, the cluster's first site first
         order = np.argsort(some, axis=1, kind="stable")
         in_order = np.take_along_axis(some, order, axis=1)
         begins = np.ones(some.shape, bool)

@@ -41,14 +41,14 @@ def matched(draws: np.ndarray, reference: np.ndarray, K: int) -> tuple[np.ndarra
         cells = (np.arange(rows.stop - rows.start)[:, None] * K + draws[rows]) * K + reference
         size = (rows.stop - rows.start) * K**2
         tables[rows] = np.bincount(cells.reshape(-1), minlength=size).reshape(-1, K, K)
-    # `tables` has whole numbers. The addition is less than 1 in all, so that in a tie labels stay as they
-    # are.
+    # The counts in `tables` are whole numbers. Less than 1 in all is added for labels that stay as they are,
+    # so that a permutation changes no more labels than it must in a tie.
     return assigned(tables + np.eye(K) / (K + 1))
 
 
 def assigned(scores: np.ndarray) -> tuple[np.ndarray, float]:
     """For each draw the assignment (K,) of columns to the rows of `scores` (draws, K, K) with the largest
-    total.
+    sum of scores, and this sum over all draws.
     """
     from scipy.optimize import linear_sum_assignment  # imported only here, since the import takes long
 
@@ -72,7 +72,7 @@ def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     p : (draws, n, K) float, the probabilities of the labels of each site in each draw
-    to_new : (draws, K) int
+    to_new : (draws, K) int, the first guess: the new label of each label
     """
     best = -np.inf
     while True:

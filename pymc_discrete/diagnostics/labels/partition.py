@@ -178,10 +178,10 @@ class Information:
 
 
 class Pairs:
-    """The expected share of pairs of sites that are together in one of two partitions only: this one and a
-    draw.
+    """Binder's loss of a partition: the expected share of pairs of sites that are together in this partition
+    or in that of a draw, but not in both.
 
-    It depends on the draws only through how often two sites are together (Binder 1978).
+    The loss depends on the draws only through how often two sites are together (Binder 1978).
 
     Parameters
     ----------

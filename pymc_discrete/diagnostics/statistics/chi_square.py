@@ -162,8 +162,8 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
 
 
 def merged(y: np.ndarray, p: np.ndarray, rare: np.ndarray) -> np.ndarray:
-    """The categories y (sites, chains, draws), with the rare categories of each site merged; at least two
-    remain.
+    """The categories y (sites, chains, draws), with all rare categories of a site, and the two rarest in any
+    case, merged into one.
     """
     order = np.argsort(np.where(p > 0, p, np.inf), axis=1)
     rare[np.arange(len(p))[:, None], order[:, :2]] = True
@@ -173,7 +173,8 @@ def merged(y: np.ndarray, p: np.ndarray, rare: np.ndarray) -> np.ndarray:
 
 
 def compared(y: np.ndarray, counts: np.ndarray, p: np.ndarray, compare: str) -> tuple[np.ndarray, int]:
-    """(sites,) float, X2 without a correction for autocorrelation, and the degrees of freedom for each delta.
+    """(sites,) float, the statistic X2 of `chi_square`, and d - 1, the degrees of freedom of each of its
+    terms delta_i chi2(d - 1).
 
     Parameters
     ----------
@@ -188,12 +189,14 @@ def compared(y: np.ndarray, counts: np.ndarray, p: np.ndarray, compare: str) -> 
     n = int(STRETCH * draws)
     G = np.arange(p.shape[1])
     first, last = counts_of_values(y[..., :n], G) / n, counts_of_values(y[..., -n:], G) / n
-    # with two intervals, each is half of their difference away from their mean
+    # the shares in the first and the last interval are each half of their difference away from their mean
     return n / 2 * ((first - last) ** 2 / safe).sum(axis=(1, 2)), chains
 
 
 def weiss(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """tr D and tr D^2 (sites,) for DAR(1) chains, where all eigenvalues are (1 + phi) / (1 - phi)."""
+    """tr D and tr D^2 (sites,), with D as in `chi_square`, for DAR(1) chains, for which all eigenvalues of D
+    are (1 + phi) / (1 - phi).
+    """
     n, m = y.shape[2], (p > 0).sum(axis=1)
     same = (y[..., 1:] == y[..., :-1]).mean(axis=(1, 2))
     # Deonovic and Smith 2017

@@ -22,8 +22,8 @@ def categorical_rhat(data: Any, var_names: str | list[str] | None = None) -> Any
 
     Returns
     -------
-    What was given without the axes of chains and draws; nan where all draws are equal, infinite where the
-    chains stand still at different values
+    R-hat, in the type of `data` without the axes of chains and draws; nan where all draws are equal, infinite
+    where the chains stand still at different values
 
     Raises
     ------
@@ -52,7 +52,7 @@ def hamming_rhat(draws: Any) -> tuple[float, float]:
     B / n) / W).
 
     One site of 500 that stands still at different values changes the R-hat of the vector by a thousandth
-    only, so look at both.
+    only, so look at the R-hat of the worst site too.
 
     Parameters
     ----------
