@@ -119,11 +119,21 @@ class Edges(ABC):
 
     @abstractmethod
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        """[(K, E)] nats, the messages to the sites, given the messages from their other factors."""
+        """[(K, E)] nats, the messages from the factors to their sites.
+
+        Parameters
+        ----------
+        cavities : [(K, E)] nats, for each edge the field of its site without the message along this edge
+        """
 
     @abstractmethod
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
-        """() nats, the sum over the factors of the log of the sum over all values."""
+        """() nats, the sum of log Z_f over the factors, see `Factor.log_partition`.
+
+        Parameters
+        ----------
+        cavities : [(K, E)] nats, for each edge the field of its site without the message along this edge
+        """
 
 
 def site_numbers(kind: str, given: Any) -> np.ndarray:

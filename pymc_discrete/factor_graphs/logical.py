@@ -33,7 +33,7 @@ class LogicalOr(Edges):
 
     binary: ClassVar[bool] = True
     hard = True
-    # If a parent has this value, the child has it, whatever the other parents are.
+    # If a parent has the value `on`, the child has it too, whatever the other parents are.
     on = True
 
     def __init__(self, parents: Any, child: Any):
@@ -161,8 +161,7 @@ def or_sum_product(parents, child):
     """Sum-product messages of an OR; see `or_max_product`.
 
     The message to the child is :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`. In a message to a
-    parent,
-    :math:`e^L` is the same expression for the other parents.
+    parent, :math:`e^L` is :math:`\\prod_j (1 + e^{n_j}) - 1` over the other parents.
     """
     before, after = (
         jax.lax.associative_scan(either, parents, axis=1, reverse=back) for back in (False, True)
@@ -172,7 +171,8 @@ def or_sum_product(parents, child):
         jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1)
     )
     b, finite = child[:, None], jnp.isfinite(others)
-    # the odds e^b (1 + e^L) / (1 + e^(b + L))
+    # The odds are (1 + e^L) e^b / (1 + e^(b + L)), with b the log odds of the child, and L the log odds that
+    # another parent is on.
     odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(finite, others, 0.0)))
     # If L = -inf, no other parent can be on, so this parent equals the child; if L = inf, another parent is
     # surely on.

@@ -92,7 +92,7 @@ def pmp(
         jax.random.normal(k, np.shape(u))
         for k, u in zip(jax.random.split(key, len(graph.unary)), graph.unary, strict=True)
     ]
-    if persistent is not None:  # The correlation of the perturbations is explained in App. A of the paper.
+    if persistent is not None:  # Lazaro-Gredilla et al. 2021, App. A, has the correlation of perturbations.
         normals = [
             jnp.sqrt(correlation) * a + jnp.sqrt(1 - correlation) * b
             for a, b in zip(persistent.normals, normals, strict=True)

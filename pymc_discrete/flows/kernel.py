@@ -18,8 +18,8 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     r"""The kernel that goes back along a flow from x to a state m at time `turn`, and forth again to x'.
 
     The trajectories :math:`\tau` from x back to m and :math:`\tau'` forth to x' are auxiliary variables, and
-    the reversal of both is an involution. With B the probabilities of steps back, F those of steps forth, and
-    :math:`\bar\tau` the reversal, x' is accepted with probability
+    reversing both trajectories is an involution. With B the probabilities of steps back, F the probabilities
+    of steps forth, and :math:`\bar\tau` the reversed trajectory, x' is accepted with probability
 
     .. math:: \min\Bigl(1, \frac{\pi(x') \, B(\bar\tau' \mid x') \, F(\bar\tau \mid m)}
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr),

@@ -89,7 +89,7 @@ class Independent(Factorised):
 
 @dataclass(frozen=True, eq=False)
 class Empirical(SourceDistribution):
-    """Draws with replacement from data. Their probabilities are unknown: such a flow can only be sampled.
+    """Draws with replacement from data. Since their probabilities are unknown, a flow can only be sampled.
 
     Parameters
     ----------

@@ -297,7 +297,9 @@ class Descent(NamedTuple):
         )
 
     def learned(self, state: FitState, t: int) -> Any:
-        """The parameters after t iterations; with `ema` averaged over them, without those at the start."""
+        """The parameters after t iterations; with `ema` their moving average over the iterations, in which
+        the parameters at the start have no weight.
+        """
         if self.ema is None:
             return state.params
         return jax.tree.map(lambda a: jnp.asarray(a) / (1 - self.ema**t), state.averaged)

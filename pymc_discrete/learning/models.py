@@ -109,7 +109,7 @@ class Ising(GraphModel):
         return {"weights": jnp.triu(weights, 1), "bias": self.spread * jax.random.normal(key_bias, (self.n,))}
 
     def matrix(self, params: dict[str, Any]) -> Any:
-        """W (n, n), symmetric."""
+        """The matrix W (n, n) of the interactions, symmetric."""
         upper = jnp.triu(params["weights"], 1)
         return upper + upper.T
 

@@ -33,7 +33,7 @@ class Sampler(Protocol):
         """Draws x (chains, d), and the new state; `batch` are the observations of the iteration."""
 
     def conditional(self, key: Any, graph: FactorGraph, kept: Any) -> Any:
-        """x (d,), one draw of a graph with visible sites clamped; it does not change the state."""
+        """x (d,), one draw of a graph with visible sites clamped; the sampler's state does not change."""
 
 
 # ---------------------------------------------------------------- perturb-and-max-product

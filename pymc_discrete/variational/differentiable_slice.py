@@ -97,7 +97,8 @@ def differentiable_slice_sample(
     step has the identity as its derivative: how the probability of rejection depends on the parameters is
     left out, and so is how the probability of finding one end or another does.
     """
-    # Values that are known while a function is compiled are checked, too.
+    # Also while JAX traces a function, a start whose values are known is computed at once, so that it can be
+    # checked.
     with jax.ensure_compile_time_eval():
         x = as_point(x)
     check_slice_options(key, n_steps, checkpoint)

@@ -41,8 +41,8 @@ class Conditionals(NamedTuple):
     at : point -> (x (d,), target), as `Target.at`
     outside : names of the continuous variables that the block's log density reads
     complete : whether the model has no unknowns but those in `outside` and the block
-    own : the variables in `outside` that only their own priors and the block's log density read, excluding
-        the priors of the block's variables
+    own : the variables in `outside` that nothing reads but their own priors and the block's log density, and
+        that no prior of a variable of the block reads
     """
 
     space: Space
@@ -89,8 +89,8 @@ def held(of: Conditionals, points: Sequence[PointType], improbable: np.ndarray, 
     improbable : (chains, d) bool, whether all other values of a site are improbable where a chain ended. If
         this holds in no chain the site is not examined, and only if it holds in all chains can the site be
         `certain` or `alone`.
-    rare : a site with a window is `certain` only if the values around it, outside of the window too, have less
-        than this probability in all
+    rare : a site with a window is `certain` only if the values around its current one, also those outside of
+        the window, together have less than this probability
     """
     space, rng = of.space, np.random.default_rng(0)
     d, certain, sites = space.d, np.zeros(space.d, bool), improbable.all(axis=0)
