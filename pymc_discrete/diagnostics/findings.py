@@ -66,8 +66,8 @@ CHECKS: dict[str, Check] = {}  # {name of the function: the check}
 def check(place: int, say: Say, of_one_draw: bool = False) -> Callable[[Find], Find]:
     """Register a function that makes findings of facts, see `Check`.
 
-    The function's docstring has the rows about its lines for the page on tuning, in Markdown, "| message |
-    what it means | what to do |", which docs/judge_tables.py writes into the page.
+    The function's docstring has rows about the check's log lines for the page on tuning, in Markdown,
+    "| message | what it means | what to do |", which docs/judge_tables.py writes into the page.
     """
 
     def register(find: Find) -> Find:

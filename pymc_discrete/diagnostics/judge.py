@@ -64,10 +64,12 @@ class Measured(NamedTuple):
     movement: Movement
 
     def judged_also_by(self, other: "Measured", movement: Movement) -> "Measured":
-        """These statistics, but for each element the worse of the effective draws and of the R-hats here and
-        in `other`.
+        """These statistics, with the smaller effective draws and the larger R-hat of two variables.
 
-        In `movement` an element moves whenever it moves in this variable or in `other`.
+        Parameters
+        ----------
+        other : the statistics of the other variable, whose elements belong to the same sites
+        movement : Movement in which an element moves whenever it moves in one of the two variables
         """
         worse = {"ess": np.fmin, "rhat": np.fmax}
         columns = {c: of(self.columns[c], other.columns[c]) for c, of in worse.items()}
@@ -158,7 +160,7 @@ class Judge:
 
         Parameters
         ----------
-        conditionals : replaces the group of this name in the result
+        conditionals : replaces the group `conditionals` of the result
         """
         columns, movement = self.measured(name)
         if not columns:  # the variable has no elements
@@ -309,7 +311,7 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
     """{variable: the values whose probabilities have a column}; None for a count.
 
     A Deterministic with other values than the drawn variables, such as a sum, has no such columns either,
-    since these would be nan in all other rows of the table.
+    since columns of its values would be nan in all other rows of the table.
     """
     found = {
         str(name): values_in_draws(checked_draws(draws.data)) for name, draws in posterior.data_vars.items()
@@ -328,8 +330,8 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
 
 
 def values_in_draws(data: np.ndarray) -> np.ndarray:
-    """The values in draws (chains, draws, ...), ascending; of many values only the first `FEW` and
-    one more."""
+    """The values in draws (chains, draws, ...), ascending; if they are more than `FEW`, some may be
+    missing."""
     values = np.zeros(0, int)
     for x in batches(data):
         values = np.union1d(values, counted(x).values)

@@ -97,7 +97,7 @@ class Remedies:
         return f"Try {', or, '.join(tries)}."
 
     def _drawn_by(self, names: Sequence[str], *steps: str) -> bool:
-        """Whether a step of one of these classes draws one of the variables."""
+        """Whether a step of one of the classes named `steps` draws one of the variables."""
         return any(self.used.get(name, "").startswith(tuple(f"{step}(" for step in steps)) for name in names)
 
     def _by_long_paths(self, name: str) -> bool:

@@ -1,7 +1,7 @@
 """The verdict on each element of a discrete variable: a word, and the reasons for it.
 
 Only this file decides that an element mixes slowly, or is stuck, apart, constant or certain. The table, the
-log, the plots and a chain of `pm.sample` read the results of these functions.
+log, the plots and a chain of `pm.sample` read what its functions return.
 """
 
 from typing import NamedTuple
@@ -35,9 +35,9 @@ class Decided(NamedTuple):
         ========= =========================================================================================
         observed  it is data, and not drawn
         fixed     it has one possible value
-        certain   one value in all chains, as was to be expected: others are too improbable, wherever the
-                  rest is
-        constant  one value in all chains, and nothing says that the rest does not hold it there
+        certain   one value in all chains, as was to be expected: other values are too improbable,
+                  whatever the other unknowns are
+        constant  one value in all chains, which perhaps the other unknowns hold there
         labels    draws differ, and no longer do once the labels of some chains, or of some draws, are
                   permuted
         stuck     some chain never moved though it should have: others moved much, or other values are
@@ -114,7 +114,8 @@ def decide(
 
 # ---------------------------------------------------------------- slow mixing
 def effective_per_chain(ess: np.ndarray | float, rhat: np.ndarray | float, chains: int) -> np.ndarray:
-    """Effective draws per chain; just below the limit if R-hat is too large, infinite if nothing is known.
+    """Effective draws per chain; just below `FEWEST_EFFECTIVE` if R-hat is too large, infinite if neither is
+    known.
 
     Parameters
     ----------
@@ -204,8 +205,7 @@ def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.nda
 def stood_still_by_chance(probability: np.ndarray, draws: int) -> np.ndarray:
     """(elements,) bool, whether in every chain the absence of moves is plausible as chance.
 
-    An element with so small a probability of a move that it counts as held at its value is not one that
-    stood still by chance.
+    It is not plausible as chance if a move is so improbable that the element counts as held at its value.
 
     Parameters
     ----------

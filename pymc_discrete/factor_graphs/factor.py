@@ -88,7 +88,8 @@ class Factor(Protocol):
     def log_partition(self, parameters: dict[str, Any], fields: list[Fields], messages: Any):
         """() nats, the sum of log Z_f, the first term of Bethe's approximation.
 
-        Z_f sums a factor times the messages that its sites receive from other factors over all their values.
+        Z_f sums, over all values of a factor's sites, the factor times the messages that these sites receive
+        from other factors.
         """
 
 

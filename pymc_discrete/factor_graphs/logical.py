@@ -1,8 +1,8 @@
 """Logical factors and cardinality factors of two-valued sites.
 
 Messages take time linear in the number of sites (quadratic for cardinality), and not exponential as with
-tables. Messages are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and
-George 2021 (PMP).
+tables. In this file messages are log odds, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu
+and George 2021 (PMP).
 """
 
 from typing import Any, ClassVar
@@ -27,8 +27,8 @@ class LogicalOr(Edges):
 
     References
     ----------
-    Lazaro-Gredilla, Dedieu and George 2021, App. C.3; the sum-product messages are derived here in
-    the same way.
+    Lazaro-Gredilla, Dedieu and George 2021, App. C.3, for max-product; the messages of sum-product are
+    derived in the same way.
     """
 
     binary: ClassVar[bool] = True
@@ -132,7 +132,7 @@ class LogicalAnd(LogicalOr):
 
 
 def or_max_product(parents, child):
-    """Max-product messages of an OR (App. C.3).
+    """Max-product messages of an OR (Lazaro-Gredilla et al. 2021, App. C.3).
 
     Parameters
     ----------
@@ -238,8 +238,8 @@ class Cardinality(Edges):
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
         """Messages by dynamic programming over the number of sites that are on (Swersky et al. 2012).
 
-        The forward pass gives the log sum (or maximum) for each count of the sites before a site; the
-        backward pass gives it for the sites after the site, with the weights.
+        For each site, the forward pass gives the log sum (or maximum) for each count of the sites before it,
+        and the backward pass for each count of the sites after it, with the weights.
         """
         each = cavities[0].reshape(2, *self.shape)
         weights = jnp.broadcast_to(parameters["weights"], (self.shape[0], self.shape[1] + 1)).astype(

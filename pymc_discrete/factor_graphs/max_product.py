@@ -57,7 +57,7 @@ def run(
     graph : FactorGraph
     semiring : `MAX` or `SUM`
     n_sweeps : int, largest number of sweeps
-    damping : float in [0, 1), the weight of the old message in the average (Alg. 1: 1/2)
+    damping : float in [0, 1), the weight of the old message in its average with the new message
     tolerance : nats; stop once no message changes by more
     messages : `Result.messages` of another run to start from; by default uniform messages
 

@@ -142,7 +142,7 @@ def fit_flow(
 
 
 def default_network(space: Space, features: int, seed: int) -> Perceptron:
-    """The network of a flow of these sites, which also reads this number of features of the data."""
+    """The default network of a flow over the sites of a space, given also `features` numbers of data."""
     key = jax.random.fold_in(key_of(seed), NETWORK)
     return Perceptron(space.d, space.K, features, depth=2, key=key)
 

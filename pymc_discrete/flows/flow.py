@@ -126,8 +126,8 @@ class Flow(Process):
         .. math:: p(x) = \mathrm E_B \frac{p_0(x_0) \prod_k F(x_k \mid x_{k-1})}{\prod_k B(x_{k-1} \mid x_k)}
 
         with F and B the probabilities of steps forth and back in time, and trajectories drawn back from x.
-        The estimate is unbiased for p(x), so that its logarithm is a stochastic lower bound. (The DFS thesis
-        calls this probability intractable.)
+        The estimate is unbiased for p(x), so that its logarithm is a stochastic lower bound. (The thesis on
+        discrete flow samplers calls this probability intractable.)
 
         Parameters
         ----------

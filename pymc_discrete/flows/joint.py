@@ -53,7 +53,7 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
 
 
 def refuse_other_models(model: pm.Model, space: Space) -> None:
-    """Refuse a model whose joint density of a block and data is unknown, or differs from that of its draws.
+    """Refuse a model whose joint density of a block and data is unknown, or is not the density of its draws.
 
     Raises
     ------

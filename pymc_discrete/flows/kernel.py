@@ -25,9 +25,9 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr),
 
     which makes the kernel reversible for every network, trained or not, and for every grid of times. The
-    ratio is the one in the DFS thesis, Algorithm 5, line 16. Section 4.4 of the thesis calls it heuristic,
-    since x' can be reached by many trajectories; the ratio is exact, as the trajectory belongs to the
-    proposal.
+    ratio is the one in the thesis on discrete flow samplers, Algorithm 5, line 16. Section 4.4 of the thesis
+    calls the ratio heuristic, since x' can be reached by many trajectories; it is exact, as the trajectory
+    belongs to the proposal.
 
     Parameters
     ----------

@@ -2,9 +2,9 @@ r"""Objectives that the training of a flow minimises, for `pymc_discrete.learnin
 
 `DFM` and `CVM` take the data as draws of the target. With `weights=` :math:`e^{f(x)} / q(x)` of draws x of a
 distribution q, they fit a flow to a target that is known only by its log density f: `fit` draws its
-observations by the weights, normalised over all data. In the DFS thesis these are ECVM of Eq. 3.13 and EDFM
-of Eq. 3.15, where a minus sign is missing, and, if q is an earlier density that is known only by its log
-density, too, the starred objectives of Eq. 4.3.
+observations by the weights, normalised over all data. In the thesis on discrete flow samplers the objectives
+with weights are ECVM of Eq. 3.13 and EDFM of Eq. 3.15, where a minus sign is missing, and, if q is an earlier
+density that is known only by its log density, too, the starred objectives of Eq. 4.3.
 """
 
 from dataclasses import dataclass
@@ -72,8 +72,8 @@ class DFM(FlowObjective):
 
     References
     ----------
-    Gat et al. 2024, Discrete flow matching; DFS thesis, Eq. 2.45. Shi et al. 2024, Simplified and generalized
-    masked diffusion for discrete data, for the bound.
+    Gat et al. 2024, Discrete flow matching; the thesis on discrete flow samplers, Eq. 2.45. Shi et al. 2024,
+    Simplified and generalized masked diffusion for discrete data, for the bound.
     """
 
     bound: bool = False
@@ -89,12 +89,12 @@ class CVM(FlowObjective):
 
     .. math:: \mathrm E_t (1 - t) \sum_i \sum_z \bigl(u^\theta_t(z, x_t) - u_t(z, x_t \mid x_1)\bigr)^2
 
-    The velocity is computed from the network's posterior (Eq. 3.14), so that the error is the error of the
-    posterior times the coefficient of the target.
+    The velocity is computed from the network's posterior (thesis, Eq. 3.14), so that the error of the
+    velocity is the error of the posterior times the coefficient of the target.
 
     References
     ----------
-    DFS thesis, Eq. 3.12, with its weight 1 - t.
+    The thesis on discrete flow samplers, Eq. 3.12, with its weight 1 - t.
     """
 
     def of_sites(self, model: FlowModel, log_p: Any, x: Any, t: Any) -> Any:

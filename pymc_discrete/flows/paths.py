@@ -1,4 +1,4 @@
-r"""Paths from a source to a target (DFS thesis, Table 3.1).
+r"""Paths from a source to a target (the thesis on discrete flow samplers, Table 3.1).
 
 At time t in [0, 1] a site has, given its value at time 1, the distribution
 
@@ -19,12 +19,13 @@ FROM_TARGET, FROM_UNIFORM, FROM_SOURCE = 0, 1, 2
 
 
 class Step(NamedTuple):
-    """How a site moves from one time to another: it keeps its value, or is drawn anew from a component.
+    """How a site moves from one time to another: it keeps its value, or is drawn from a part of the path.
 
     Attributes
     ----------
     keep : () float, the probability to keep the value
-    target, uniform, source : () float, the probabilities of a draw from each component
+    target, uniform, source : () float, the probabilities of a draw from the target, from the uniform
+        distribution and from the source
     """
 
     keep: Any
@@ -71,7 +72,9 @@ class Path:
         return Step(keep, *rest)
 
     def velocity(self, t: Any, forward: bool = True) -> tuple[Any, Any]:
-        r"""The coefficients (a, b) of the velocity of a site at time t in (0, 1) (thesis, Eq. 3.7 and 3.8).
+        r"""The coefficients (a, b) of the velocity of a site at time t in (0, 1).
+
+        The thesis on discrete flow samplers, Eq. 3.7 and 3.8, has
 
         .. math:: u_t = \sum_j a_t^j w^j + b_t \delta_{x_t}, \qquad b = \dot\kappa^l / \kappa^l,
             \qquad a^j = \dot\kappa^j - \kappa^j b,

@@ -16,7 +16,7 @@ from pymc_discrete.space.space import Space
 
 
 class SourceDistribution(ABC):
-    """A distribution of all sites."""
+    """A distribution of the values of all sites, from which a flow starts at time 0."""
 
     @abstractmethod
     def check(self, space: Space) -> None:

@@ -55,9 +55,9 @@ class BackAndForth(Method):
 class FlowStep(DiscreteStep):
     r"""Back and forth through a discrete flow: proposals that lead from mode to mode.
 
-    A transition takes the block's values x from time 1 back to `turn`, which forgets a part of them, and
-    forth again along the flow, to x'. With the trajectories :math:`\tau` back from x to m and :math:`\tau'`
-    forth from m to x' as auxiliary variables, x' is accepted with probability
+    A transition takes the block's values x from time 1 back to a state m at time `turn`, which forgets a part
+    of them, and forth again along the flow, to x'. With the trajectories :math:`\tau` back from x to m and
+    :math:`\tau'` forth from m to x' as auxiliary variables, x' is accepted with probability
 
     .. math:: \min\Bigl(1, \frac{\pi(x') \, B(\bar\tau' \mid x') \, F(\bar\tau \mid m)}
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr)

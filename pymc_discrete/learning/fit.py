@@ -57,7 +57,7 @@ class Fit(NamedTuple):
         The norm of the gradient of the objective, without penalties; for the likelihood, the gradient is the
         difference between the statistics of data and of draws, in nats.
     scores : (n, 2) float, each row is an iteration and the score that `evaluate` gave to its parameters
-    kept : the last state of the sampler
+    kept : the last state of the objective; for the likelihood, the state of its sampler
     """
 
     params: Any

@@ -92,7 +92,7 @@ class Neural(Model):
         return self.params
 
     def network(self, params: Any) -> Any:
-        """The network with these weights."""
+        """The network with the weights `params`."""
         return eqx.combine(params, self._static)
 
     def density(self, params: Any) -> "NeuralDensity":
@@ -181,7 +181,7 @@ class NeuralDensity:
         return self.model.space
 
     def logdensity(self, x: Any) -> Any:
-        """() float, nats, of x (d,) int."""
+        """() float, nats, the log density of x (d,) int, up to a constant."""
         encoded = jnp.asarray(np.arange(self.space.K) == (x - self.space.lower)[:, None], float)
         return self.model._of_encoded(encoded, self.params)
 

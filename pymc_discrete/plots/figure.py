@@ -57,7 +57,7 @@ class Figure:
     ----------
     panels : Dataset with a variable for each panel
     visuals : {visual: keyword arguments, or False to leave it out}, an argument of the user
-    known : the visuals that there are
+    known : the names of all visuals of the plot
     backend : "matplotlib", "plotly", or None for ArviZ's default
     size : (width, height), inches
     pc_kwargs : keyword arguments of `PlotCollection.wrap`, given by the user
@@ -100,7 +100,7 @@ class Figure:
             layout["figsize"] = tuple(round(PIXELS * s) if dots else s for s in size)
             layout["figsize_units"] = "dots" if dots else "inches"
         if backend == "matplotlib":
-            # This layout reserves room for legends and colour bars.
+            # The constrained layout reserves room for legends and colour bars.
             layout.setdefault("layout", "constrained")
         else:
             # the inches between a panel and the one below, for the labels of an axis and a title
@@ -119,7 +119,7 @@ class Figure:
         self.collection.update_aes_from_dataset("color", xr.Dataset({"mapping": (dim, array)}, {dim: labels}))
 
     def cycle(self, n: int) -> list[Any]:
-        """The first n colours of the backend's cycle, repeated where it is shorter."""
+        """The first n colours of the backend's cycle, which is repeated if it is shorter than n."""
         return list(self.backend.get_default_aes("color", n))
 
     def draw(

@@ -50,8 +50,8 @@ def plot_moves(request: Request) -> PlotCollection:
     if the result does not say that other values are improbable, or if a continuous variable may hold the
     element at its value. In these cases the log has a warning, too.
 
-    From 60 elements on the dots of chains are drawn at the place of their element, and only as many labels
-    are drawn as there is room for.
+    With more than 60 elements the dots of chains are drawn at the place of their element, and only as many
+    labels are drawn as there is room for.
 
     Examples
     --------
@@ -80,7 +80,9 @@ def plot_moves(request: Request) -> PlotCollection:
 
 
 def with_suspects(judge: Judge, names: list[str]) -> xr.DataTree:
-    """The result with one more group: the elements of which chains were expected to move and did not."""
+    """The result with one more group, which says for each element whether it should have moved in a chain
+    in which it did not.
+    """
     found = {}
     for name in names:
         draws = judge.draws(name)

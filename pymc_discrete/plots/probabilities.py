@@ -33,7 +33,7 @@ from pymc_discrete.runtime.names import shown
 MOST_BARS = 700  # With more bars than this, bars would be thinner than a pixel.
 BARS_WITH_GAPS = 60  # Up to this many bars have gaps between them.
 ABREAST = 3  # Up to this many images of matrices stand side by side.
-MATRIX = 40  # A matrix with more elements is drawn as an image, a smaller matrix as bars.
+MATRIX = 40  # A matrix with more elements than this is drawn as an image, a smaller matrix as bars.
 
 
 @plot("bars", "image", "data", color="a list with a colour for each value")
@@ -71,7 +71,7 @@ def plot_probabilities(
     A variable with more than 10 values, or with more than 700 elements, whose bars would be thinner than a
     pixel, is drawn as a heat map: the values from below to above, the probability as the colour. A matrix of
     more than 40 elements is drawn as an image for each value, its first dimension from above to below; for a
-    matrix with the values 0 and 1, only the probability of 1. Bars have no gaps from 60 elements on.
+    matrix with the values 0 and 1, only the probability of 1. Bars of more than 60 elements have no gaps.
 
     Examples
     --------

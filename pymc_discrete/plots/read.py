@@ -27,7 +27,7 @@ GROUPS = (
 # A variable with this value or a larger one is not taken for labels: plots do not ask whether its labels
 # switch.
 MOST_LABELS = 30
-# Values of variables that were summed out are left out if they have a smaller probability in all elements.
+# A value of a variable that was summed out is left out if it is less probable than this in all elements.
 VISIBLE = 1e-3
 
 

@@ -85,7 +85,7 @@ def differentiable_slice_sample(
     Notes
     -----
     *Exactness.* If a slice consists of several intervals, the paper's search finds the end of any of them,
-    and a uniform draw between the ends need not be reversible. Here the search is repeated from the draw, and
+    and a uniform draw between the ends need not be reversible. So the search is repeated from the draw, and
     the chain stays where it was unless the draw is in the slice and leads to the same ends. Given height and
     direction, the ends are a deterministic function of the starting point; points with the same ends form a
     class. A uniform draw between the ends that is accepted only within the class has the same density in both
@@ -170,7 +170,9 @@ def ends(
     lower: Array,
     upper: Array,
 ) -> Ends:
-    """The ends of the slice at height log_u1 () below x (d,), along direction (d,)."""
+    """The ends, along direction (d,), of the slice where the log density is above its value at x (d,) plus
+    log_u1 (), which is negative.
+    """
     line = reach(x, direction, lower, upper)
     fixed_params, fixed_x, fixed_line = jax.lax.stop_gradient((params, x, line))
     height = log_u1 + logdensity(fixed_params, fixed_x)
@@ -222,8 +224,8 @@ def smoothness(
     """
     eps = jnp.finfo(value.dtype).eps
     length = alpha[0] - alpha[1]
-    # At a root f is 0 up to the rounding of its value and of its argument. At a jump |f| is nearly as large
-    # as the jump.
+    # At a root the log density equals the height, up to the rounding of its value and of its argument. At a
+    # jump it differs from the height by nearly as much as the jump.
     rounding_of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(
         axis=1
     )

@@ -82,7 +82,7 @@ class EnergyPosterior:
         xarray.DataTree
             The model's variables in the group posterior; in sample_stats `lp` (log p(x, z), nats), `log_q`
             (-energy, nats, not normalised) and `score_gap`, g' S g / d with g the gradient of log p - log q
-            and S the covariance of q, whose mean is the Fisher divergence.
+            and S the covariance of q; the mean of `score_gap` is the Fisher divergence.
         """
         for name, value, least in (
             ("draws", draws, 1),

@@ -61,7 +61,8 @@ def ends_of_slice(f: Callable, start, line: Reach):
     Parameters
     ----------
     f : () float -> () float
-        Eq. 8: positive within the slice; 0, negative or nan outside.
+        The log density at a point of the line, less the height of the slice (Zoltowski et al. 2021, Eq. 8):
+        positive within the slice; 0, negative or nan outside.
     start : () float, a point of the line
     line : Reach
 
@@ -159,7 +160,7 @@ def differentiable_ends_fwd(logdensity, params, x, direction, alpha, known):
 
 
 def differentiable_ends_bwd(logdensity, kept, cotangent):
-    """The backward pass of `differentiable_ends` by vector-Jacobian products (Appendix B)."""
+    """The backward pass of `differentiable_ends`: vector-Jacobian products, Zoltowski et al. 2021, App. B."""
     params, x, direction, alpha, known = kept
 
     def f(params, x, alpha):

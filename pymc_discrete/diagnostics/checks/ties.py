@@ -22,7 +22,7 @@ from pymc_discrete.model.equations import equations_of
 from pymc_discrete.model.support import fixed_sums, is_nominal
 from pymc_discrete.runtime.names import element_name
 
-MOST_SERIES = 50  # the largest number of series of each kind that are compared with one another
+MOST_SERIES = 50  # the largest number of counts, and of continuous series, that are compared with one another
 NAMED_IN_SUM = 6  # the largest number of counts in a weighted sum that is looked for
 NAMED_PER_COUNT = 3  # the largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."

@@ -21,14 +21,15 @@ from pymc_discrete.space.target import Target
 # more, at EACH states for each value that the site may have (CONTEXTS values at most).
 CONTEXTS, EACH = 32, 16
 LARGEST_WORK = 2**33  # the largest number of operations of this comparison, a few seconds
-# the distance by which variables outside of the block are moved, in units of their size
+# the distances by which variables outside of the block are moved, in units of their size, for one random
+# state after another
 DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
 # The largest number of passes. In each pass, the sites found certain so far keep their values while others
 # are moved at random, so that more sites may turn out to be certain.
 ROUNDS = 32
 # up to this many elements outside of the block are moved one at a time; of more, a whole variable at a time
 MOST_MOVED_ALONE = 64
-# the number of values on each side of the current one that are evaluated for a site with a window
+# the number of values on each side of the current one whose probability is computed for a site with a window
 BESIDE = 64
 
 
@@ -206,8 +207,8 @@ def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
         x, target = of.at(point)
         lp, differences = (np.asarray(a, float) for a in target.logdensity_and_differences(x))
         possible = differences > -np.inf
-        # for each other value of each site, whether a change to this value begins, or ends, the use of some
-        # element
+        # for each other value of each site, whether after a change to this value the likelihood begins, or
+        # ceases, to depend on some element outside of the block
         begins, ends = np.zeros(differences.shape, bool), np.zeros(differences.shape, bool)
         for name, i in elements_outside(of, point):
             moved, which = np.array(point[name], order="C"), slice(None) if i is None else i

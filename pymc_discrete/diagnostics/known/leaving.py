@@ -21,7 +21,7 @@ from pymc_discrete.runtime.names import element_of
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-MOST_JOINT_MOVES = 2**14  # the largest number of moves of sites that change together which are evaluated
+MOST_JOINT_MOVES = 2**14  # the most moves of several sites together that are evaluated for a probability
 LARGEST_PRIOR_SUPPORT = 64  # the prior of a site is computed if it has at most this many values
 
 
@@ -205,8 +205,8 @@ def another_value(x: np.ndarray, target: Target) -> np.ndarray:
     """(d,) float, the probability that a site has another value than in x (d,), given all other sites.
 
     For sites that change only together it is the probability that a pair changes, or that sites change along
-    a vector that keeps their sums, given all other sites. It is a mean over the pairs or vectors of the site,
-    and nan if there are too many of these.
+    a vector that keeps their sums, given all other sites: a mean over all pairs or vectors that the site is
+    in, and nan if there are too many of them.
     """
     space = target.space
     values, _ = (np.asarray(a) for a in space.neighbours(x))

@@ -44,7 +44,8 @@ def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
             f"{name!r} is a scalar, and {function} compares the labels of several sites. Pass a variable "
             "with one label per site."
         )
-    if labels.dtype.kind != "i":  # integers cannot be added to booleans or to unsigned integers
+    # Labels become indices, and parts of sums with signed integers, which uint64 would turn into floats.
+    if labels.dtype.kind != "i":
         labels = labels.astype(np.int64)
     if not labels.size:
         raise ValueError(f"{name!r} has no draws: its shape is {labels.shape}.")

@@ -10,7 +10,7 @@ from pymc_discrete.runtime.checks import check_choice
 
 LOSSES = ("VI", "Binder")
 PARTITION_CANDIDATES = 50  # the number of evenly spaced draws among which the search begins
-STARTS = 3  # the number of the best of these draws that are improved by moves of single sites
+STARTS = 3  # the number of candidates, the best ones, that are improved by moves of single sites
 LARGEST_CLUSTER_TABLE = 2**30  # the number of bytes that the table of the clusters of all draws may take
 ROUNDING = 1e-12  # a smaller change of the loss counts as no change
 
@@ -159,7 +159,7 @@ class Information:
             improved = False
             for i, of_draws in enumerate(self.by_site):
                 a = current[i]
-                # the clusters in use, and an empty one
+                # the site chooses among the first k clusters: those in use, and an empty one
                 k = min(int(np.flatnonzero(sizes)[-1]) + 2, self.room)
                 shared = tables[every, of_draws, :k]
                 change = D[sizes[:k]] - 2 * self.weights @ D[shared]

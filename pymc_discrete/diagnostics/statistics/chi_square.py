@@ -56,15 +56,15 @@ def chi_square(
 
     Returns
     -------
-    What was given with an axis "quantity" in the place of chains and draws: the statistic, divided such that
-    it is compared with chi2; its degrees of freedom; c in draws; p. All are nan where all draws are equal, p
-    alone where there are too few effective draws.
+    Four quantities, in the type of `data`, with an axis "quantity" in the place of chains and draws: the
+    statistic, divided such that it is compared with chi2; its degrees of freedom; c in draws; p. All are nan
+    where all draws are equal, p alone where there are too few effective draws.
 
     Raises
     ------
     ValueError
-        For draws that are not integers, fewer than 4 of them, names that do not exist, and other words than
-        these for `compare` and `method`.
+        For draws that are not integers, fewer than 4 of them, names that do not exist, and unknown words for
+        `compare` and `method`.
 
     References
     ----------
@@ -135,7 +135,7 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
     n = x.shape[2] if compare == "chains" else int(STRETCH * x.shape[2])
     left = np.arange(len(x))
     while len(left):
-        # in each iteration, sites with rare categories lose one category
+        # in each iteration, the rare categories of a site are merged, until none is rare or two are left
         y = categories[left]
         G = int(y.max()) + 1
         counts = counts_of_values(y, np.arange(G))
@@ -229,9 +229,11 @@ def long_run(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         s = np.arange(n)
         around = to[..., np.minimum(s + T + 1, n)] - to[..., np.maximum(s - T, 0)]
         D = z.reshape(len(k), -1) @ around.reshape(len(k), -1).T / (chains * n)
-        # means of chains were subtracted in place of the true mean, which takes D / n from each lag
+        # The means of chains were subtracted in place of the true mean, which lowers the covariance at each
+        # of the 2 T + 1 lags by D / n.
         D /= max(1.0 - (2 * T + 1) / n, 0.1)
-        least = (len(k) - 1) / np.log10(chains * n)  # the bound for antithetic chains, as for the ESS
+        # tr D of antithetic chains has the bound that Stan and ArviZ set on the ESS
+        least = (len(k) - 1) / np.log10(chains * n)
         trace[i] = max(np.trace(D), least)
         square[i] = (D**2).sum() if trace[i] > least else least**2 / (len(k) - 1)
     return trace, square
