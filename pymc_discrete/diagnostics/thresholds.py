@@ -23,8 +23,8 @@ FEWEST_EFFECTIVE = 100
 # The R-hat from which chains count as being in different modes. The means of two chains are then 2 standard
 # deviations of a chain's draws apart; the draws of chains that are merely slow overlap more than that.
 RHAT_OF_MODES = 1.5
-# The indicators 1[z = k] of values whose probability is within these limits must mix. Rarer values have so
-# few visits that their R-hat and ESS are noise.
+# The indicators 1[z = k] of values whose probability is within these limits must mix. Rarer values are drawn
+# so seldom that their R-hat and ESS are noise.
 RARE_VALUE, COMMON_VALUE = 0.05, 0.95
 
 # ---------------------------------------------------------------- elements that hardly move, or never

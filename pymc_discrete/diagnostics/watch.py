@@ -117,7 +117,7 @@ class Watch:
         return said + [sentence(tie) for tie in found]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:
-        """The advice about a tie, in the form that `ties` needs."""
+        """A sentence that advises what to do about a tie of some series: the argument `advice` of `ties`."""
         names = [self._variables[name] for name in series if name in self._variables]
         return self._remedies.of_tie(names, two_valued)
 

@@ -40,11 +40,12 @@ class Fields(NamedTuple):
 
 @runtime_checkable
 class Factor(Protocol):
-    """Many factors of one kind.
+    """Many factors of one kind: functions of the values of sites, with the same number of arguments.
 
     Attributes
     ----------
-    sites : [(E,) int], the sites of each argument; each entry is an edge from a factor to a site
+    sites : [(E,) int], for each argument of the functions its sites; each entry is an edge from a factor to a
+        site
     parameters : {name: array}, log potentials in nats
     binary : whether all sites of the variables must have two values
     hard : whether a message may be -inf
@@ -56,10 +57,10 @@ class Factor(Protocol):
     hard: bool
 
     def degrees(self) -> list[int]:
-        """For each argument, how many factors `bethe_log_partition` counts for an edge of the argument.
+        """For each argument, how many factors of a site an edge of the argument stands for.
 
-        The number is one for most kinds, and larger for a quadratic form, which is a factor for every pair of
-        its sites.
+        `bethe_log_partition` counts the factors of each site. An edge stands for one factor with most kinds,
+        and for more with a quadratic form, which is a factor for every pair of its sites.
         """
 
     def check(self, widths: list[int]) -> None:

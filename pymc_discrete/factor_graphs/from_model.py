@@ -60,7 +60,7 @@ class Extraction:
 
     @classmethod
     def of(cls, density: ModelDensity) -> "Extraction":
-        """The extraction of a density, which is made once."""
+        """The `Extraction` of a density, which is made at first use and kept."""
         if density not in _extractions:
             # This may be called while JAX traces a program. The extraction outlives that program, so it is
             # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
@@ -96,7 +96,7 @@ class Extraction:
         self._compiled = jax.jit(self._graph)
 
     def graph(self, target: Target) -> SumOfFactors:
-        """The factor graph in the target's context; traceable."""
+        """The factor graph for the values of other variables in the target's context; JAX can trace it."""
         return self._compiled(target.ready())
 
     def _factors(self, context: ContextOfModel) -> list[Factors]:

@@ -171,11 +171,11 @@ def or_sum_product(parents, child):
         jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1)
     )
     b, finite = child[:, None], jnp.isfinite(others)
-    # The odds are (1 + e^L) e^b / (1 + e^(b + L)), with b the log odds of the child, and L the log odds that
-    # another parent is on.
+    # The odds sent to a parent are (1 + e^L) e^b / (1 + e^(b + L)), with b the log odds of the child, and L
+    # the log odds that another parent is on.
     odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(finite, others, 0.0)))
-    # If L = -inf, no other parent can be on, so this parent equals the child; if L = inf, another parent is
-    # surely on.
+    # Where no other parent can be on, the log odds of the others are -inf, and the parent must equal the
+    # child; where these log odds are inf, another parent is surely on, and the parent is free.
     return jnp.where(finite, odds, jnp.where(others < 0, b, 0.0)), before[:, -1]
 
 
@@ -247,7 +247,9 @@ class Cardinality(Edges):
         )
 
         def shifted(a, by):
-            """(F, n + 1), a function of the count, with the count shifted by 1 or -1."""
+            """(F, n + 1), entries a (F, n + 1) for each count of sites that are on, moved to the next count
+            (`by` 1) or to the one before (-1).
+            """
             pad = jnp.full((a.shape[0], 1), -jnp.inf)
             return jnp.concatenate([pad, a[:, :-1]] if by > 0 else [a[:, 1:], pad], axis=1)
 

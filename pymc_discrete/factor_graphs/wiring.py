@@ -11,7 +11,7 @@ PADDING = 4  # A padded table of edges is used if it is at most this many times 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """One argument of all factors of a kind, with an edge to a site for each factor.
+    """One argument of all factors of a kind, functions of several sites: an edge to a site for each factor.
 
     The sites are of one variable, or of several with the same number of values.
 

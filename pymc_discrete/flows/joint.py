@@ -87,8 +87,8 @@ def refuse_data_read_twice(model: pm.Model, names: Sequence[str]) -> None:
     ------
     ValueError
     """
-    # The sizes of data, from which PyMC takes the shapes of observed variables, may be read, since new data
-    # have the sizes of the old.
+    # Only the sizes of data may be read elsewhere: PyMC takes the shapes of observed variables from them, and
+    # new data have the same sizes.
     sizes = [v for v in ancestors(model.basic_RVs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
     for name in names:
         data = [v for v in ancestors([model.rvs_to_values[model[name]]]) if isinstance(v, SharedVariable)]

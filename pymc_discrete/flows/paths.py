@@ -19,7 +19,7 @@ FROM_TARGET, FROM_UNIFORM, FROM_SOURCE = 0, 1, 2
 
 
 class Step(NamedTuple):
-    """How a site moves from one time to another: it keeps its value, or is drawn from a part of the path.
+    """How a site moves from one time to another: it keeps its value, or is drawn anew from a component.
 
     Attributes
     ----------

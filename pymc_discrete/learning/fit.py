@@ -356,7 +356,7 @@ def completed(
 
 
 def with_evaluation(record: Record, params: Any, evaluate: Callable[[Any], float], n: int) -> Record:
-    """The record after evaluation number n, at some parameters."""
+    """The record with the score of `params`, from evaluation number n, and the best parameters so far."""
     score = float(evaluate(params))
     if np.isnan(score):
         raise ValueError(

@@ -133,7 +133,7 @@ class EnergyDiscrepancy:
 
         def loss(params: Any) -> Any:
             logdensity = model.density(params).logdensity
-            # The energy is E = -f, so that E(x) - E(x~) = f(x~) - f(x).
+            # The energy E is minus the log density f, so that E(x) - E(x~) = f(x~) - f(x).
             ratios = jax.vmap(jax.vmap(logdensity))(negatives) - jax.vmap(logdensity)(batch.x)[:, None]
             bounded = jnp.concatenate([ratios, jnp.full((len(ratios), 1), jnp.log(self.w))], axis=1)
             each = jax.scipy.special.logsumexp(bounded if self.w else ratios, axis=1)

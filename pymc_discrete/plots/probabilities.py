@@ -121,7 +121,9 @@ def plot_probabilities(
 
 
 def layout_of(panels: Mapping[str, "Panel"], heights: Sequence[float]) -> tuple[int, float, list[float]]:
-    """The number of columns, the width of the figure and the heights of the rows, in inches.
+    """How panels are laid out in a figure: the number of columns, the width, and the heights of the rows.
+
+    The width and the heights are in inches.
 
     Parameters
     ----------

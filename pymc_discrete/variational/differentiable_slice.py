@@ -114,7 +114,7 @@ def differentiable_slice_sample(
             )
     block = isqrt(n_steps) if checkpoint else n_steps
     n_blocks = -(-n_steps // block)
-    keys = jax.random.split(key, n_blocks * block)  # All blocks are full; surplus steps are dropped below.
+    keys = jax.random.split(key, n_blocks * block)  # The surplus steps of the last group are dropped below.
     walk = partial(
         jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper))
     )
@@ -248,7 +248,7 @@ def explicit(logdensity: Callable[..., Any], params: Any, x: Array) -> tuple[Cal
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
     try:
         traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
-    # JAX raises a TypeError, too, where a traced number is converted to a Python number.
+    # Wrong arguments raise a TypeError, and so does the conversion of a traced number to a Python number.
     except TypeError as error:
         raise TypeError(
             "logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, "

@@ -121,8 +121,8 @@ def root(f: Callable, a, f_a, b, f_b, bracketed):
         # iteration, XLA might compute it once for each use, and rounding might change its sign between uses.
         i, _, x, value, x1, f1, x2, f2 = carried
         same = (value > 0) == (f1 > 0)
-        # The point x1 is the newest one, x2 is on the other side of the root, and x3 is the point that was
-        # replaced last.
+        # Of three points, from which the next one is found, x1 is the newest, x2 is on the other side of the
+        # root, and x3 is the point that was replaced last.
         x1, f1, x2, f2, x3, f3 = jnp.where(
             same, jnp.stack([x, value, x2, f2, x1, f1]), jnp.stack([x, value, x1, f1, x2, f2])
         )

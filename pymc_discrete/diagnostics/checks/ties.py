@@ -119,14 +119,14 @@ def correlations(draws: np.ndarray) -> np.ndarray:
 
 
 def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
-    """The series whose total varies least, relative to the variances of the series, and how much it varies.
+    """The series whose sum varies least, relative to the variances of the series, and how much it varies.
 
     The series are found greedily, starting from the best pair. The argument is draws (chains, draws, series).
 
     Returns
     -------
     chosen : list of int, indices of the series
-    share : the variance of their total within chains, divided by the sum of their variances
+    share : the variance of the sum of these series within chains, divided by the sum of their variances
     """
     centred = (draws - draws.mean(axis=1, keepdims=True)).reshape(-1, draws.shape[-1])
     cov = centred.T @ centred

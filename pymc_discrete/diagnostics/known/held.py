@@ -180,8 +180,9 @@ def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> 
 
 
 def different_ends(of: Conditionals, points: Sequence[PointType]) -> list[PointType]:
-    """The first of the points, and others at which the block is in other states, as many as the
-    work allows."""
+    """The first of the points, and others at which the block is in other states, as many as `LARGEST_WORK`
+    operations are enough for.
+    """
     density = cast(ModelDensity, of.at(points[0])[1].density)
     work = density.cost(one_site=False) * len(elements_outside(of, points[0]))
     by_state: dict[bytes, PointType] = {}
@@ -237,8 +238,8 @@ def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
 def outside_of(
     names: Sequence[str], point: Mapping[str, Any], continuous: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """The ones among some continuous variables that a log density reads, and whether they are all of its
-    unknowns.
+    """The ones among some continuous variables that a log density reads, and whether the log density has no
+    unknowns besides them.
 
     Parameters
     ----------

@@ -82,8 +82,8 @@ def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
         batches = list(chunks(len(p), q.size))
         for rows in batches:
             q += np.take_along_axis(p[rows], to_old[rows][:, None, :], axis=2).sum(axis=0)
-        # a mean of 0 belongs to values of 0 in every draw; its logarithm must be finite, and is multiplied by
-        # 0
+        # A label of mean probability 0 has the probability 0 in every draw. The logarithm of the mean is
+        # multiplied by this 0, and must be finite.
         log_q = np.log(np.maximum(q / len(p), np.finfo(float).tiny))
         for rows in batches:
             scores[rows] = p[rows].transpose(0, 2, 1) @ log_q

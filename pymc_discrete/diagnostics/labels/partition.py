@@ -149,8 +149,8 @@ class Information:
 
         The greedy search of Rastelli and Friel 2018. There are at most twice as many clusters as in any draw.
         """
-        # D[m] is the increase of g(m) by one more site; the last element is read for a site's own cluster
-        # only
+        # D[m] is the increase of g(m) = m log(m) / n with one more site; the last element is read for a
+        # site's own cluster only, where it is overwritten
         D = np.append(np.diff(self.g), 0.0)
         current, sizes = one.astype(int), np.bincount(one, minlength=self.room)
         tables, every = self.intersections(current, self.room), np.arange(len(self.clusters))

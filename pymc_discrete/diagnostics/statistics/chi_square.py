@@ -218,13 +218,13 @@ def long_run(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     trace, square = np.empty(len(y)), np.empty(len(y))
     for i in range(len(y)):
         k = np.flatnonzero(p[i])
-        # the indicators have the shape (m, chains, n)
+        # the indicators of the m categories, divided by the root of p, of the shape (m, chains, n)
         z = (y[i] == k[:, None, None]) / np.sqrt(p[i, k])[:, None, None]
         z = z - z.mean(axis=2, keepdims=True)
         covariance = autocovariance(z.reshape(1, -1, n))[0] * len(k)
         pairs = covariance[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
         T = 2 * int(first_not_positive(pairs[None])[0]) - 1  # the last lag that counts, by Geyer 1992
-        # the sums of z over the lags -T, ..., T
+        # for each draw, the sum of the scaled indicators over the draws up to T before and after it
         to = np.concatenate([np.zeros((*z.shape[:2], 1)), np.cumsum(z, axis=2)], axis=2)
         s = np.arange(n)
         around = to[..., np.minimum(s + T + 1, n)] - to[..., np.maximum(s - T, 0)]
@@ -232,7 +232,7 @@ def long_run(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # The means of chains were subtracted in place of the true mean, which lowers the covariance at each
         # of the 2 T + 1 lags by D / n.
         D /= max(1.0 - (2 * T + 1) / n, 0.1)
-        # tr D of antithetic chains has the bound that Stan and ArviZ set on the ESS
+        # the least tr D of antithetic chains, by the bound that Stan and ArviZ set on their ESS
         least = (len(k) - 1) / np.log10(chains * n)
         trace[i] = max(np.trace(D), least)
         square[i] = (D**2).sum() if trace[i] > least else least**2 / (len(k) - 1)

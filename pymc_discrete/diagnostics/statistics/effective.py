@@ -193,7 +193,7 @@ def correlation_time(rho: np.ndarray) -> np.ndarray:
     it is positive.
     """
     n = rho.shape[1]
-    count = max((n - 3) // 2, 0) + 1  # as many pairs as ArviZ uses
+    count = max((n - 3) // 2, 0) + 1  # as many pairs of an even and an odd lag as ArviZ uses
     even = rho[:, 0 : 2 * count : 2]
     pairs = even + rho[:, 1 : 2 * count : 2]
     end = first_not_positive(pairs)
