@@ -23,8 +23,9 @@ PARTITIONS_ATTRIBUTE = "partitions"
 # the attribute that names the variables for which the result has counts in place of draws, see
 # `engine.counts`
 COUNTED_ATTRIBUTE = "counted_variables"
-DRAWS_OF_BATCH = 2**18  # the number of draws in a batch, so that computations with it stay in the cache
-DENSE = 256  # sites that together have more values than this are counted one at a time
+# the number of draws, over all sites and chains of a batch, so that a batch stays in the processor's cache
+DRAWS_OF_BATCH = 2**18
+DENSE = 256  # where the values of a batch span more than this range, each site is counted by itself
 
 
 def posterior_of(data: Any, var_names: str | list[str] | None = None) -> xr.Dataset:
@@ -89,7 +90,7 @@ def per_element(
     var_names: str | list[str] | None = None,
     more: dict[str, list[str]] | None = None,
 ) -> Any:
-    """A statistic of every element of the draws: an array for an array, with coords for xarray.
+    """A statistic of every element of the draws: an array if `data` is one, otherwise with coordinates.
 
     Parameters
     ----------
@@ -217,7 +218,7 @@ def in_halves(y: np.ndarray) -> np.ndarray:
 
 
 def name_of_totals(name: str) -> str:
-    """The name, in a result, of the totals of a variable: the numbers of elements that have each value."""
+    """The name under which a result counts, in each draw, how many elements of a variable have each value."""
     return f"{name} counts"
 
 
@@ -227,10 +228,10 @@ def names_not_kept(posterior: Any) -> list[str]:
 
 
 def why_missing(posterior: Any, names: Sequence[str]) -> str:
-    """The end of an error message about variables that a posterior lacks: it says which of them were only
-    counted.
+    """The end of an error message about variables that a posterior lacks: it names those for which the result
+    has counts in place of draws.
 
-    It is empty if none of them was only counted.
+    The text is empty if there are no such variables.
     """
     if counted := [name for name in names if name in names_not_kept(posterior)]:
         return (

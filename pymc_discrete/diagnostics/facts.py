@@ -47,7 +47,7 @@ class Switched(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The names of all these variables."""
+        """The names of all variables whose labels are switched, between chains or within them."""
         return [*(name for group in self.between for name in group), *self.within]
 
 
@@ -120,7 +120,7 @@ class Facts:
 
     @cached_property
     def partitions(self) -> list[str]:
-        """The partitions, whose labels are names that mean nothing."""
+        """The partitions, variables whose labels are names that mean nothing; none if draws are too few."""
         enough = self.draws >= FEWEST_DRAWS
         return [name for name in partitions_of(self.model) if enough and name in self.discrete]
 
@@ -136,7 +136,9 @@ class Facts:
 
     @cached_property
     def conditionals(self) -> xr.Dataset | None:
-        """The group `conditionals` of the result, which is made if draws leave some element unclear."""
+        """The group `conditionals` of the result, the probabilities that elements change, if draws leave some
+        element unclear; otherwise None.
+        """
         names = [name for name in self._judged_names if name not in self.partitions]
         unclear = any(self.judge.measured(name).unclear for name in names)
         if self._leaving is None or not unclear:
@@ -155,7 +157,7 @@ class Facts:
         """The variables whose labels are switched, between chains or within them."""
         found: dict[int, tuple[list[str], np.ndarray]] = {}
         for name, of in self.judged.items():
-            if of.orders is not None:  # variables that share labels have the same permutations
+            if of.orders is not None:  # variables that share labels have one array of permutations
                 found.setdefault(id(of.orders), ([], of.orders))[0].append(name)
         between = {tuple(names): orders for names, orders in found.values()}
         return Switched(between, [name for name, of in self.judged.items() if of.switch])
@@ -239,9 +241,9 @@ def parts(
     """The results that PyMC's checks are applied to: the statistics of a run, and parts of its posterior.
 
     Left out are discrete variables, which `Judge` judges, and parameters that belong to labels without a
-    meaning. If there are too many draws, the statistics come first and then trees of a few elements each.
-    PyMC also says when chains are too few or too short: if all variables are left out, a constant is given in
-    their place.
+    meaning. If there are too many draws, the statistics come first and then trees of a few elements each. If
+    all variables are left out, a constant stands in their place, so that PyMC can still warn that chains are
+    too few or too short.
     """
     others = [name for name in free if name not in left_out]
     if free and not others:

@@ -29,9 +29,9 @@ class Finding(NamedTuple):
     ----------
     kind : the kind of the finding, such as "stuck"
     names : the variables that the finding is about; for ties, the elements and sums, as messages name them
-    elements : {variable: (elements,) bool}, the elements that it is about, if it is not about whole variables
+    elements : {variable: (elements,) bool}, the elements concerned, unless whole variables are concerned
     measured : {quantity: the measured value}
-    chains : the chains that it is about, if it is not about all chains
+    chains : the chains concerned, unless all chains are concerned
     remedy : what to do, and why, as a sentence or the end of one
     """
 
@@ -66,8 +66,8 @@ CHECKS: dict[str, Check] = {}  # {name of the function: the check}
 def check(place: int, say: Say, of_one_draw: bool = False) -> Callable[[Find], Find]:
     """Register a function that makes findings of facts, see `Check`.
 
-    The function's docstring has the rows about its lines for the page on tuning, in Markdown, "| message |
-    what it means | what to do |", which docs/judge_tables.py writes into the page.
+    The function's docstring has rows about the check's log lines for the page on tuning, in Markdown,
+    "| message | what it means | what to do |", which docs/judge_tables.py writes into the page.
     """
 
     def register(find: Find) -> Find:

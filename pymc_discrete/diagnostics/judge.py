@@ -64,9 +64,12 @@ class Measured(NamedTuple):
     movement: Movement
 
     def judged_also_by(self, other: "Measured", movement: Movement) -> "Measured":
-        """These statistics, with the worse of both variables' effective draws and R-hat.
+        """These statistics, with the smaller effective draws and the larger R-hat of two variables.
 
-        The argument `movement` is the movement of both variables together.
+        Parameters
+        ----------
+        other : the statistics of the other variable, whose elements belong to the same sites
+        movement : Movement in which an element moves whenever it moves in one of the two variables
         """
         worse = {"ess": np.fmin, "rhat": np.fmax}
         columns = {c: of(self.columns[c], other.columns[c]) for c, of in worse.items()}
@@ -89,8 +92,8 @@ class Judged(NamedTuple):
     movement : Movement
     decided : Decided
     known : what the result has besides its draws, such as conditional probabilities
-    orders : (chains, K) int, permutations of its labels to the labels of chain 0, if these make the chains
-        agree
+    orders : (chains, K) int, the label in chain 0 that corresponds to each label of a chain, if chains differ
+        by the names of labels only
     switch : whether labels are permuted within chains
     """
 
@@ -109,8 +112,8 @@ class Judge:
     ----------
     idata : DataTree with a group posterior, or Dataset
     names : the names of all discrete variables that are drawn; by default the ones that `posterior_of` finds
-    columns : {variable: the values whose probabilities have a column, or None for a count}, if it differs
-        from a table of one variable
+    columns : {variable: the values whose probabilities have a column, or None for a count}; by default as in
+        a table of this variable alone
     partitions : the variables that are partitions, which are judged by the sizes of their clusters, and by
         which sites are together; by default the ones that the result records
     """
@@ -146,7 +149,7 @@ class Judge:
             found = measured(checked_draws(draws.data), values)
             if name in self.partitions and draws.size:
                 together = first_sites(self._labels[name].transpose("chain", "draw", ...).data)
-                # each integer encodes the size of the site's cluster and its first site
+                # each integer encodes the size of the site's cluster and the first site of this cluster
                 moving = movement_of(draws.data * draws.sizes[draws.dims[-1]] + together)
                 found = found.judged_also_by(measured(together, None), moving)
             self._measured[name] = found
@@ -157,13 +160,13 @@ class Judge:
 
         Parameters
         ----------
-        conditionals : replaces the group of this name in the result
+        conditionals : replaces the group `conditionals` of the result
         """
         columns, movement = self.measured(name)
         if not columns:  # the variable has no elements
             return Judged(columns, movement, decide(movement, np.zeros(0), np.zeros(0)))
         groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
-        # the knowledge about labels says nothing about the sizes of clusters
+        # a partition is judged by the sizes of its clusters, of which the probabilities of labels say nothing
         known = None if name in self.partitions else known_of(groups, name, self.all.sizes["chain"])
         # a standard error means nothing if the share of a value depends on a few moves
         few = too_few_moves(movement, known)
@@ -185,7 +188,8 @@ class Judge:
     def labels(self, name: str) -> tuple[np.ndarray | None, bool]:
         """Permutations that make the labels of all chains agree, and whether labels switch within chains.
 
-        The sizes and numbers of clusters that replace the labels of a partition are no labels.
+        The sizes and the number of clusters, by which a partition is judged, are no labels: the answer for
+        them is (None, False).
         """
         if name in self.partitions or name in map(number_name, self.partitions):
             return None, False
@@ -258,7 +262,7 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
     ----------
     whole : Movement of all elements of the variable
     drawn : Movement of the elements that are drawn
-    data : (elements,) the values of the other elements, if they are known
+    data : the values of the elements that are not drawn, in their order, if they are known
 
     Returns
     -------
@@ -266,8 +270,9 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
     """
     of_whole, of_drawn = (np.concatenate([m.begin, m.moves]).T for m in (whole, drawn))
     still = whole.still
-    # reached[i]: {u: whether element i - 1 can be a drawn one}, for each number u of drawn elements that may
-    # be among the first i elements
+    # The drawn elements are matched with the elements of the whole in order. reached[i] has a key u for each
+    # number of drawn elements that may be among the first i elements; its value says whether element i - 1
+    # can then be a drawn one.
     reached: list[dict[int, bool]] = [{0: False}]
     for i, element_of_whole in enumerate(of_whole):
         after: dict[int, bool] = {}
@@ -290,7 +295,7 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
 
 
 def labels_switch(data: np.ndarray, lp: np.ndarray) -> bool:
-    """Whether the draws (chains, draws, ...) mix once the labels of each of them are permuted.
+    """Whether the draws (chains, draws, ...) mix once the labels of each draw are permuted to agree.
 
     The argument `lp` (chains, draws) has the log densities in nats.
     """
@@ -307,7 +312,7 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
     """{variable: the values whose probabilities have a column}; None for a count.
 
     A Deterministic with other values than the drawn variables, such as a sum, has no such columns either,
-    since these would be nan in all other rows of the table.
+    since columns of its values would be nan in all other rows of the table.
     """
     found = {
         str(name): values_in_draws(checked_draws(draws.data)) for name, draws in posterior.data_vars.items()
@@ -326,8 +331,8 @@ def values_with_columns(posterior: xr.Dataset) -> dict[str, np.ndarray | None]:
 
 
 def values_in_draws(data: np.ndarray) -> np.ndarray:
-    """The values in draws (chains, draws, ...), ascending; of many values only the first `FEW` and
-    one more."""
+    """The values in draws (chains, draws, ...), ascending; if they are more than `FEW`, some may be
+    missing."""
     values = np.zeros(0, int)
     for x in batches(data):
         values = np.union1d(values, counted(x).values)

@@ -62,11 +62,11 @@ def by_tempering(facts: Facts) -> str:
 
 
 def of_index(facts: Facts, names: Sequence[str]) -> str:
-    """The remedy for the first of these variables that holds continuous variables, while these hold it; "" if
-    none.
+    """The remedy if one of the variables, such as an index of models, and continuous variables hold each
+    other at their values; "" if none does.
 
-    The log densities of such modes say nothing about the shares of the modes, since the models differ in the
-    parameters that wander over their prior.
+    The text does not name the mean log density of each chain: models differ in the parameters that wander
+    over their priors, so the densities do not say which model is more probable.
     """
     for name in names:
         known = facts.judged[name].known
@@ -92,7 +92,9 @@ def of_models(name: str, known: Leaving) -> str:
 
 
 def or_summed_out(facts: Facts, names: Sequence[str]) -> str:
-    """The end of a sentence: to sum out the counts among these variables, if that is possible."""
+    """The end of a sentence that advises to sum out the counts among some variables; "" if that is not
+    possible.
+    """
     counts = [name for name in facts.remedies.to_sum_out(names) if not is_nominal(facts.model, name)]
     if not counts or not facts.remedies.can_be_summed_out(counts):
         return ""

@@ -55,11 +55,11 @@ class Remedies:
         return "pmd.PathAuxiliary(path_length=5, recompute=True)"
 
     def by_site(self, names: Sequence[str]) -> str:
-        """A step that draws single sites exactly; nothing if it draws these variables already."""
+        """A step that draws single sites exactly, by name; "" if such a step draws the variables already."""
         return "" if self._drawn_by(names, "BlockGibbs", "TreeGibbs", "SwendsenWang") else "pmd.BlockGibbs"
 
     def along_sums(self, names: Sequence[str]) -> str:
-        """A clause that says how sites are moved none of which can change alone."""
+        """A clause that names the step for sites that cannot change alone because known sums tie them."""
         if self._drawn_by(names, "BlockGibbs"):
             return (
                 "BlockGibbs moves several along known sums, where these are written as in "
@@ -97,11 +97,11 @@ class Remedies:
         return f"Try {', or, '.join(tries)}."
 
     def _drawn_by(self, names: Sequence[str], *steps: str) -> bool:
-        """Whether a step of one of these classes draws one of the variables."""
+        """Whether a step of one of the classes named `steps` draws one of the variables."""
         return any(self.used.get(name, "").startswith(tuple(f"{step}(" for step in steps)) for name in names)
 
     def _by_long_paths(self, name: str) -> bool:
-        """Whether a variable is drawn by paths whose differences are computed at each point."""
+        """Whether `PathAuxiliary` draws a variable, with differences computed after each move of a path."""
         return self._drawn_by([name], "PathAuxiliary") and "recompute=True" in self.used[name]
 
     def can_be_summed_out(self, names: Sequence[str]) -> bool:
@@ -173,7 +173,7 @@ class Remedies:
         return found
 
     def _continuous_above(self, variables: Sequence[Variable]) -> list[Variable]:
-        """The continuous variables that are read by a term which is computed from `variables`."""
+        """The continuous variables of the model from which any real-valued one of `variables` is computed."""
         floats = [v for v in variables if str(getattr(v, "dtype", "")).startswith("float")]
         above = set(ancestors(floats, blockers=self.model.basic_RVs))
         return [rv for rv in self.model.free_RVs if rv in above and rv.dtype.startswith("float")]
@@ -192,8 +192,9 @@ class Remedies:
 
 
 def computed_from(v: Variable) -> Sequence[Variable]:
-    """The inputs that determine the value of a variable; of a check, which changes no value, only
-    the first."""
+    """The inputs that determine the value of a variable; of an assertion (`CheckAndRaise`), which passes its
+    first input on, only this one.
+    """
     if v.owner is None:
         return ()
     return v.owner.inputs[:1] if isinstance(v.owner.op, CheckAndRaise) else v.owner.inputs

@@ -29,11 +29,11 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
     element.
 
     A variable with up to 8 values, from -8 to 8, has the probability of each; others are taken for counts,
-    and have mean and quantiles. So has a Deterministic with other values than 0, 1 and those of the variables
-    that the model draws, where the result says which these are.
+    and have mean and quantiles. A Deterministic is taken for a count too if it has values other than 0, 1 and
+    those of the variables that the model draws, where the result says which variables are drawn.
 
-    A `pmd.Partition` z, in a result of `pmd.sample`, has a row "clusters of z", their number, and of each
-    site the size of the cluster that it is in, since the names of labels mean nothing.
+    A `pmd.Partition` z, in a result of `pmd.sample`, has a row "clusters of z", the number of clusters, and
+    for each site a row about the size of the site's cluster, since the names of labels mean nothing.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
     -------
     pandas.DataFrame
         elements
-            their number
+            the number of elements
         moved
             the share of draws in which any element differs from the draw before
         ess, rhat
@@ -106,8 +106,8 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
             of the worst element, with `ess` of categories
         rejected between, rejected within, too few
             the share of elements, among those with a p-value, that `diagnostics.chi_square` rejects at a
-            false discovery rate of 5 %, between chains and from the begin of chains to their end; the share
-            of those that vary and have too few effective draws for a p-value between chains
+            false discovery rate of 5 %, between chains and from the begin of chains to their end; of the
+            elements that vary, the share with too few effective draws for a p-value between chains
         verdict
             how many elements have each verdict of `summary`, the most frequent first
 

@@ -23,8 +23,8 @@ FEWEST_EFFECTIVE = 100
 # The R-hat from which chains count as being in different modes. The means of two chains are then 2 standard
 # deviations of a chain's draws apart; the draws of chains that are merely slow overlap more than that.
 RHAT_OF_MODES = 1.5
-# The indicators 1[z = k] of values whose probability is within these limits must mix. Rarer values have so
-# few visits that their R-hat and ESS are noise.
+# The indicators 1[z = k] of values whose probability is within these limits must mix. Rarer values are drawn
+# so seldom that their R-hat and ESS are noise.
 RARE_VALUE, COMMON_VALUE = 0.05, 0.95
 
 # ---------------------------------------------------------------- elements that hardly move, or never
@@ -43,8 +43,8 @@ STRETCHES = 10
 # Log odds at different states of the other unknowns are equal if they differ by less than this, in nats, or
 # by less than this share of themselves: rounding in 32 bits.
 EQUAL_ODDS, EQUAL_ODDS_SHARE = 1e-3, 1e-5
-# In at least one of this many such states, the value of an element must be possible; otherwise too few states
-# are left.
+# Where log odds are compared at random states of the other unknowns, the value of an element must be possible
+# in at least one of this many states: with fewer, the comparison says nothing.
 POSSIBLE_IN_ONE_OF = 4
 INFINITE = 1e100  # no quantity of a model is as large as this; a draw beyond it has gone to infinity
 

@@ -1,7 +1,7 @@
 """The verdict on each element of a discrete variable: a word, and the reasons for it.
 
 Only this file decides that an element mixes slowly, or is stuck, apart, constant or certain. The table, the
-log, the plots and a chain of `pm.sample` read the results of these functions.
+log, the plots and a chain of `pm.sample` read what its functions return.
 """
 
 from typing import NamedTuple
@@ -35,9 +35,9 @@ class Decided(NamedTuple):
         ========= =========================================================================================
         observed  it is data, and not drawn
         fixed     it has one possible value
-        certain   one value in all chains, as was to be expected: others are too improbable, wherever the
-                  rest is
-        constant  one value in all chains, and nothing says that the rest does not hold it there
+        certain   one value in all chains, as was to be expected: other values are too improbable,
+                  whatever the other unknowns are
+        constant  one value in all chains, which perhaps the other unknowns hold there
         labels    draws differ, and no longer do once the labels of some chains, or of some draws, are
                   permuted
         stuck     some chain never moved though it should have: others moved much, or other values are
@@ -114,7 +114,8 @@ def decide(
 
 # ---------------------------------------------------------------- slow mixing
 def effective_per_chain(ess: np.ndarray | float, rhat: np.ndarray | float, chains: int) -> np.ndarray:
-    """Effective draws per chain; just below the limit if R-hat is too large, infinite if nothing is known.
+    """Effective draws per chain; just below `FEWEST_EFFECTIVE` if R-hat is too large, infinite if neither is
+    known.
 
     Parameters
     ----------
@@ -141,10 +142,11 @@ def seldom(movement: Movement) -> np.ndarray:
 
 
 def few_stays(movement: Movement) -> np.ndarray:
-    """(elements,) bool, the elements that moved in fewer draws than must be effective.
+    """(elements,) bool, the elements with fewer moves per chain than 100, the effective draws that are
+    required, or than 5 % of the draws if that is less.
 
-    If another variable decides when an element can move, everything that happens between two moves counts as
-    one draw.
+    A variable that other variables hold for a long time, such as an index of models, stays at one value from
+    one move to the next: each stay is as good as one draw, however long it lasts.
     """
     enough = min(FEWEST_EFFECTIVE, RARE_VALUE * movement.draws)
     return movement.moves.sum(axis=0) < enough * movement.chains
@@ -189,7 +191,8 @@ def too_few_moves(movement: Movement, known: Leaving | None) -> np.ndarray:
 
 
 def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.ndarray:
-    """(chains, elements) bool, whether no move is expected in as many draws from the last point of the chain.
+    """(chains, elements) bool, whether no move is expected in as many draws as a chain has, judged by the
+    probability of a move at the chain's last point.
 
     Parameters
     ----------
@@ -200,13 +203,14 @@ def held_where_they_ended(movement: Movement, probability: np.ndarray) -> np.nda
 
 # ---------------------------------------------------------------- elements that never moved
 def stood_still_by_chance(probability: np.ndarray, draws: int) -> np.ndarray:
-    """(elements,) bool, whether no move in so many draws is plausible in every chain.
+    """(elements,) bool, whether in every chain the absence of moves is plausible as chance.
 
-    It does not count as plausible if a move is so improbable that the element counts as held at its value.
+    It is not plausible as chance if a move is so improbable that the element counts as held at its value.
 
     Parameters
     ----------
     probability : (chains, elements) float, the probability of a move in one draw
+    draws : number of draws of a chain
     """
     expected = probability * draws
     return ((expected >= HARDLY_MOVES) & (expected < SURELY_MOVES)).all(axis=0)
@@ -245,7 +249,8 @@ def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.n
 
 
 def unexplained(known: Leaving | None, verdict: np.ndarray, draws: int) -> np.ndarray:
-    """(elements,) bool, constant elements whose other values were possibly not seen for a reason.
+    """(elements,) bool, constant elements for which nothing known, such as a small probability of other
+    values, explains that no other value was seen.
 
     Parameters
     ----------

@@ -65,8 +65,8 @@ class Watch:
         self._alone = [m.name for m in members if m.size == 1]
         self._sites_alone = np.array([m.start for m in members if m.size == 1], int)
         self._movement = MovementOfChain(np.asarray(x)[self._sites_alone], draws)
-        # The sum of a nominal variable has a meaning only if its sites have two values. The sum of sites that
-        # cannot change alone is fixed.
+        # Sums are recorded of variables that count something: not of a nominal variable with more than two
+        # values, whose sum has no meaning, nor of sites that cannot change alone, whose sum is fixed.
         self._counted = [
             n
             for n, m in enumerate(members)
@@ -117,7 +117,7 @@ class Watch:
         return said + [sentence(tie) for tie in found]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:
-        """The advice about a tie, in the form that `ties` needs."""
+        """A sentence that advises what to do about a tie of some series: the argument `advice` of `ties`."""
         names = [self._variables[name] for name in series if name in self._variables]
         return self._remedies.of_tie(names, two_valued)
 

@@ -57,7 +57,9 @@ def to_target(graph: SumOfFactors, differences: str) -> Target:
 
 @functools.lru_cache(maxsize=32)
 def density_of_graph(wiring: Wiring, differences: str) -> ModelDensity:
-    """The density of a model of the graph's variables, given its log potentials as continuous variables."""
+    """The density of a PyMC model that has the graph's variables as its block, and the graph's log potentials
+    as continuous variables.
+    """
     space = wiring.space
     with pm.Model() as model:
         tensors = [
@@ -72,11 +74,11 @@ def density_of_graph(wiring: Wiring, differences: str) -> ModelDensity:
             }
             for f, factor in enumerate(wiring.factors)
         ]
-        # This cancels the normalising constant of the uniform distributions.
+        # Adding this cancels the log density of the uniform distributions, which only declare the variables.
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", log_density_tensor(wiring, unary, parameters, tensors) + uniform)
     block = DescribedModel(model).block([v.name for v in space.variables])
     density = ModelDensity(block, differences, "auto", join=False)
-    # The precision is the one that JAX is set to, as it is for the graph's own arrays.
+    # The density computes in the precision that JAX is set to, in which the graph's own arrays are.
     density.width_of_jax = True
     return density

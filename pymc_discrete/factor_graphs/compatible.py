@@ -12,7 +12,8 @@ from pymc_discrete.factor_graphs.tables import MOST_TABLE_ENTRIES
 from pymc_discrete.structure.rounding import room, rounding_of
 
 TRIPLES = 32  # the number of triples of sites, at random points, whose third difference is computed
-# the standard deviation of the noise that is added to the model's other variables at these points
+# the standard deviation of the noise that is added to the starting point of the model's other variables, for
+# random points at which a log density is checked
 JITTER = 0.3
 EXACT_STEP = "pmd.AutoStep() samples it exactly."
 
@@ -89,7 +90,7 @@ class ThirdDifferences:
         Parameters
         ----------
         total : the term, a PyTensor scalar
-        elements : [(n,) int], groups of sites; the triples are taken from one group each
+        elements : [(n,) int], groups of sites; all sites of a triple are taken from one group
 
         Returns
         -------

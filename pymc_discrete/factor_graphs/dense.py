@@ -72,11 +72,12 @@ class Quadratic:
         return (high - low) * low * weights.sum(axis=1)
 
     def _pairs(self, parameters: dict[str, Any]):
-        """(n, n), the weights of the same quadratic form for sites with the values 0 and 1."""
+        """(n, n), the weights of pairs after the form is rewritten for sites with the values 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * self._weights(parameters)
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
-        # Eq. 6: P = N^T 1 1^T - N^T + b 1^T, N = max(0, P + W) - max(0, P), the diagonal 0
+        # Lazaro-Gredilla et al. 2021, Eq. 6: P = N^T 1 1^T - N^T + b 1^T and N = max(0, P + W) - max(0, P),
+        # with a diagonal of 0 in N
         return sent(field_log_odds(fields[0])[:, None] - messages.T, self._pairs(parameters), semiring)
 
     def log_partition(self, parameters, fields: list[Fields], messages):
@@ -139,11 +140,12 @@ class Bipartite:
         return [two(to_a.sum(axis=1) + offsets[0]), two(to_b.sum(axis=0) + offsets[1])]
 
     def _pairs(self, parameters: dict[str, Any]):
-        """(A, B), the weights of the same bilinear form for sites with the values 0 and 1."""
+        """(A, B), the weights of pairs after the form is rewritten for sites with the values 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * parameters["weights"]
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):
-        # App. C.2 from the hidden to the visible sites, and the same in the other direction
+        # Lazaro-Gredilla et al. 2021, App. C.2, has the messages from the hidden to the visible sites; those
+        # from the visible to the hidden sites are alike.
         to_b, to_a = messages
         w, (a, b) = self._pairs(parameters), map(field_log_odds, fields)
         return sent(a[:, None] - to_a, w, semiring), sent(b[None] - to_b, w, semiring)
@@ -191,18 +193,21 @@ def field_log_odds(field: Fields):
 
 
 def sent(p, w, semiring: Semiring):
-    """Messages max(0, P + W) - max(0, P), for `SUM` with log(1 + e^x) in place of max(0, x).
+    """The log odds that each site sends to its partner in a pair: max(0, p + w) - max(0, p).
 
-    The messages are finite also where P is infinite.
+    Here p are the sender's log odds without the partner, and w the weights of the pairs. For `SUM`,
+    log(1 + e^x) takes the place of max(0, x). The messages are finite also where p is infinite.
     """
     if semiring is MAX:
         return jnp.sign(w) * jnp.clip(p + jnp.maximum(w, 0.0), 0.0, jnp.abs(w))
-    # log(1 + e^(p + w)) - log(1 + e^p), where both arguments are divided by e^max(0, p)
+    # log(1 + e^(p + w)) - log(1 + e^p), with the arguments of both logarithms divided by e^max(0, p), so that
+    # neither overflows
     return jnp.logaddexp(-jnp.maximum(p, 0.0), jnp.minimum(p, 0.0) + w) - jax.nn.softplus(-jnp.abs(p))
 
 
 def pair_partition(a, b, to_b, to_a, w):
-    """(A, B) nats, log of the sum over the values of both sites of each pair.
+    """(A, B) nats, for each pair of sites the log of the sum of e^s over the values of both sites, with s the
+    pair's log potential plus the fields of both sites without the pair's own messages.
 
     Parameters
     ----------

@@ -40,11 +40,12 @@ class Fields(NamedTuple):
 
 @runtime_checkable
 class Factor(Protocol):
-    """Many factors of one kind.
+    """Many factors of one kind: functions of the values of sites, with the same number of arguments.
 
     Attributes
     ----------
-    sites : [(E,) int], the sites of each argument; each entry is an edge from a factor to a site
+    sites : [(E,) int], for each argument of the functions its sites; each entry is an edge from a factor to a
+        site
     parameters : {name: array}, log potentials in nats
     binary : whether all sites of the variables must have two values
     hard : whether a message may be -inf
@@ -56,10 +57,10 @@ class Factor(Protocol):
     hard: bool
 
     def degrees(self) -> list[int]:
-        """For each argument, how many factors `bethe_log_partition` counts for an edge of the argument.
+        """For each argument, how many factors of a site an edge of the argument stands for.
 
-        The number is one for most kinds, and larger for a quadratic form, which is a factor for every pair of
-        its sites.
+        `bethe_log_partition` counts the factors of each site. An edge stands for one factor with most kinds,
+        and for more with a quadratic form, which is a factor for every pair of its sites.
         """
 
     def check(self, widths: list[int]) -> None:
@@ -88,7 +89,8 @@ class Factor(Protocol):
     def log_partition(self, parameters: dict[str, Any], fields: list[Fields], messages: Any):
         """() nats, the sum of log Z_f, the first term of Bethe's approximation.
 
-        Z_f sums a factor times the messages that its sites receive from other factors over all their values.
+        Z_f sums, over all values of a factor's sites, the factor times the messages that these sites receive
+        from other factors.
         """
 
 
@@ -119,11 +121,21 @@ class Edges(ABC):
 
     @abstractmethod
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
-        """[(K, E)] nats, the messages to the sites, given the messages from their other factors."""
+        """[(K, E)] nats, the messages from the factors to their sites.
+
+        Parameters
+        ----------
+        cavities : [(K, E)] nats, for each edge the field of its site without the message along this edge
+        """
 
     @abstractmethod
     def total(self, parameters: dict[str, Any], cavities: list[Any]):
-        """() nats, the sum over the factors of the log of the sum over all values."""
+        """() nats, the sum of log Z_f over the factors, see `Factor.log_partition`.
+
+        Parameters
+        ----------
+        cavities : [(K, E)] nats, for each edge the field of its site without the message along this edge
+        """
 
 
 def site_numbers(kind: str, given: Any) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Converts discrete variables of a PyMC model to a factor graph.
 
-Its tables are those from which exact differences of the log density are computed.
+The tables of the factor graph are those from which exact differences of the log density are computed.
 """
 
 import weakref
@@ -60,7 +60,7 @@ class Extraction:
 
     @classmethod
     def of(cls, density: ModelDensity) -> "Extraction":
-        """The extraction of a density, which is made once."""
+        """The `Extraction` of a density, which is made at first use and kept."""
         if density not in _extractions:
             # This may be called while JAX traces a program. The extraction outlives that program, so it is
             # computed outside of the trace (`eval_context`): otherwise it would hold the program's tracers.
@@ -79,8 +79,8 @@ class Extraction:
         others = [perturbed_point(density, rng) for _ in range(2)]
         contexts = [density.compiled("prepare")(values) for values in others]
         blocks = jax.tree.map(np.asarray, jax.jit(lambda c: summed_pairs(self._factors(c)))(contexts[0]))
-        # Unless the blocks are constant, pairs that do not interact in this context may interact in another
-        # one.
+        # Unless the tables of pairs are the same in every context, pairs that do not interact in this context
+        # may interact in another one.
         interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}
         self.interact = {key: pairs for key, pairs in interact.items() if pairs.any()}
         self.kept = {key: blocks[key] for key in self.interact} if self.constant else {}
@@ -96,7 +96,7 @@ class Extraction:
         self._compiled = jax.jit(self._graph)
 
     def graph(self, target: Target) -> SumOfFactors:
-        """The factor graph in the target's context; traceable."""
+        """The factor graph for the values of other variables in the target's context; JAX can trace it."""
         return self._compiled(target.ready())
 
     def _factors(self, context: ContextOfModel) -> list[Factors]:
@@ -149,7 +149,8 @@ class Extraction:
 
 
 def summed_pairs(factors: list[Factors]) -> dict[tuple[int, int], Any]:
-    """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, the sums of the `pairs` of all parts.
+    """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, `Factors.pairs` added up over the parts: for
+    variables n and m, the interaction of each site of n with each site of m.
 
     Entries that may be due to rounding alone are set to 0.
     """
@@ -166,7 +167,7 @@ def summed_pairs(factors: list[Factors]) -> dict[tuple[int, int], Any]:
 
 
 class PairTables:
-    """Collects tables over pairs of sites, and adds up those of the same pair."""
+    """Collects tables over pairs of sites, and adds up the tables that belong to one pair."""
 
     def __init__(self, extraction: Extraction):
         self.extraction = extraction

@@ -233,7 +233,7 @@ def clamped(v: Variable, unary, given: Any):
         if not jnp.issubdtype(values.dtype, jnp.integer):
             raise TypeError(f"clamp holds {v.name!r} at traced values of {values.dtype}. Make them integers.")
     else:
-        broken = np.flatnonzero(values != np.round(values))  # This is true for nan, too.
+        broken = np.flatnonzero(values != np.round(values))  # Nan, which equals nothing, is found, too.
         if len(broken):
             raise ValueError(
                 f"clamp holds element {broken[0]} of {v.name!r} at {values.reshape(-1)[broken[0]]}, which is "
@@ -306,8 +306,8 @@ def slots_of_factor(space: Space, factor: Factor) -> list[Slot]:
                     "Table or Pairwise."
                 )
         sizes = np.array([v.size for v in variables])
-        # The index of a slot counts the sites of its own variables only. The number of sites of other
-        # variables that come before is subtracted.
+        # A slot counts only the sites of its own variables. So the number of sites of other variables, which
+        # come before in the space, is subtracted from each site's number.
         skipped = np.asarray(space.starts)[numbers] - (np.cumsum(sizes) - sizes)
         slots.append(
             Slot(

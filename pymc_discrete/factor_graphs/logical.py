@@ -1,8 +1,8 @@
 """Logical factors and cardinality factors of two-valued sites.
 
 Messages take time linear in the number of sites (quadratic for cardinality), and not exponential as with
-tables. Messages are log odds here, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu and
-George 2021 (PMP).
+tables. In this file messages are log odds, n = log m(1) - log m(0), as in App. C of Lazaro-Gredilla, Dedieu
+and George 2021 (PMP).
 """
 
 from typing import Any, ClassVar
@@ -27,13 +27,13 @@ class LogicalOr(Edges):
 
     References
     ----------
-    Lazaro-Gredilla, Dedieu and George 2021, App. C.3; the sum-product messages are derived here in
-    the same way.
+    Lazaro-Gredilla, Dedieu and George 2021, App. C.3, for max-product; the messages of sum-product are
+    derived in the same way.
     """
 
     binary: ClassVar[bool] = True
     hard = True
-    # If a parent has this value, the child has it, whatever the other parents are.
+    # If a parent has the value `on`, the child has it too, whatever the other parents are.
     on = True
 
     def __init__(self, parents: Any, child: Any):
@@ -132,7 +132,7 @@ class LogicalAnd(LogicalOr):
 
 
 def or_max_product(parents, child):
-    """Max-product messages of an OR (App. C.3).
+    """Max-product messages of an OR (Lazaro-Gredilla et al. 2021, App. C.3).
 
     Parameters
     ----------
@@ -161,8 +161,7 @@ def or_sum_product(parents, child):
     """Sum-product messages of an OR; see `or_max_product`.
 
     The message to the child is :math:`m_{f \\to b}(1) = \\prod_j (1 + e^{n_j}) - 1`. In a message to a
-    parent,
-    :math:`e^L` is the same expression for the other parents.
+    parent, :math:`e^L` is :math:`\\prod_j (1 + e^{n_j}) - 1` over the other parents.
     """
     before, after = (
         jax.lax.associative_scan(either, parents, axis=1, reverse=back) for back in (False, True)
@@ -172,10 +171,11 @@ def or_sum_product(parents, child):
         jnp.concatenate([none, before[:, :-1]], axis=1), jnp.concatenate([after[:, 1:], none], axis=1)
     )
     b, finite = child[:, None], jnp.isfinite(others)
-    # the odds e^b (1 + e^L) / (1 + e^(b + L))
+    # The odds sent to a parent are (1 + e^L) e^b / (1 + e^(b + L)), with b the log odds of the child, and L
+    # the log odds that another parent is on.
     odds = jax.nn.softplus(-others) - jax.nn.softplus(-(b + jnp.where(finite, others, 0.0)))
-    # If L = -inf, no other parent can be on, so this parent equals the child; if L = inf, another parent is
-    # surely on.
+    # Where no other parent can be on, the log odds of the others are -inf, and the parent must equal the
+    # child; where these log odds are inf, another parent is surely on, and the parent is free.
     return jnp.where(finite, odds, jnp.where(others < 0, b, 0.0)), before[:, -1]
 
 
@@ -238,8 +238,8 @@ class Cardinality(Edges):
     def send(self, parameters: dict[str, Any], cavities: list[Any], semiring: Semiring) -> list[Any]:
         """Messages by dynamic programming over the number of sites that are on (Swersky et al. 2012).
 
-        The forward pass gives the log sum (or maximum) for each count of the sites before a site; the
-        backward pass gives it for the sites after the site, with the weights.
+        For each site, the forward pass gives the log sum (or maximum) for each count of the sites before it,
+        and the backward pass for each count of the sites after it, with the weights.
         """
         each = cavities[0].reshape(2, *self.shape)
         weights = jnp.broadcast_to(parameters["weights"], (self.shape[0], self.shape[1] + 1)).astype(
@@ -247,7 +247,9 @@ class Cardinality(Edges):
         )
 
         def shifted(a, by):
-            """(F, n + 1), a function of the count, with the count shifted by 1 or -1."""
+            """(F, n + 1), entries a (F, n + 1) for each count of sites that are on, moved to the next count
+            (`by` 1) or to the one before (-1).
+            """
             pad = jnp.full((a.shape[0], 1), -jnp.inf)
             return jnp.concatenate([pad, a[:, :-1]] if by > 0 else [a[:, 1:], pad], axis=1)
 

@@ -57,7 +57,7 @@ def run(
     graph : FactorGraph
     semiring : `MAX` or `SUM`
     n_sweeps : int, largest number of sweeps
-    damping : float in [0, 1), the weight of the old message in the average (Alg. 1: 1/2)
+    damping : float in [0, 1), the weight of the old message in its average with the new message
     tolerance : nats; stop once no message changes by more
     messages : `Result.messages` of another run to start from; by default uniform messages
 
@@ -158,7 +158,7 @@ def at_edges(of_sites: list[Fields], slots: list[Slot]) -> list[Fields]:
 
 
 def damped(new: Any, old: Any, damping: float) -> Any:
-    """The average of new and old messages; where one of them is infinite, the new one."""
+    """The average of new and old messages; where the new or the old message is infinite, the new message."""
     return jax.tree.map(
         lambda a, b: jnp.where(jnp.isfinite(a) & jnp.isfinite(b), (1 - damping) * a + damping * b, a),
         new,
@@ -197,7 +197,8 @@ def checked_sum(result: Result) -> Result:
 def decode(graph: SumOfFactors, result: Result):
     """(d,) int, every site at the value with the largest field.
 
-    For a run of `MAX` on a tree this is the most probable configuration; on other graphs it approximates it.
+    For a run of `MAX` on a tree this is the most probable configuration, and on other graphs an approximation
+    of the most probable configuration.
     """
     of_sites = fields(graph, checked_result(result).messages)
     parts = [f.value().argmax(axis=0) + v.lower for f, v in zip(of_sites, graph.space.variables, strict=True)]
@@ -208,7 +209,7 @@ def decode(graph: SumOfFactors, result: Result):
 def marginals(graph: SumOfFactors, result: Result) -> dict[str, Any]:
     """``{name: (*shape, K)}``, marginal probabilities of every site's values by a run of `SUM`.
 
-    They are exact on trees.
+    The probabilities are exact on trees.
     """
     by_name = {}
     for f, v in zip(fields(graph, checked_sum(result).messages), graph.space.variables, strict=True):
@@ -223,8 +224,8 @@ def bethe_log_partition(graph: SumOfFactors, result: Result):
     .. math:: \sum_f \log Z_f + \sum_i (1 - d_i) \log Z_i
 
     with :math:`Z_f` and :math:`Z_i` the sums over the values of a factor and of a site, given the messages
-    that they receive, and :math:`d_i` the number of factors of a site (Yedidia, Freeman and Weiss 2001;
-    section 2.3). It is exact on trees.
+    that the factor or the site receives, and :math:`d_i` the number of factors of a site (Yedidia, Freeman
+    and Weiss 2001; Lazaro-Gredilla et al. 2021, section 2.3). The approximation is exact on trees.
     """
     messages = checked_sum(result).messages
     wiring, of_sites = graph.wiring, fields(graph, messages)

@@ -28,7 +28,7 @@ class Draw(NamedTuple):
         leave such draws out.
     change : () nats, the largest change of a message in the last sweep
     sweeps : () int, number of sweeps
-    normals : [(K, n)], the standard normals from which the perturbation was computed (App. A)
+    normals : [(K, n)], the standard normals from which the perturbation was computed, see `gumbel`
     messages : pytree, the last messages of max-product
     """
 
@@ -51,13 +51,14 @@ def pmp(
     persistent: Draw | None = None,
     correlation: float = 0.0,
 ) -> Draw:
-    r"""One draw by perturb-and-max-product (Eq. 2 and Alg. 1, `pmp`).
+    r"""One draw by perturb-and-max-product (Lazaro-Gredilla et al. 2021, Eq. 2 and Alg. 1).
 
     .. math:: x = \arg\max_x \log p(x) + \sum_i \varepsilon_i[x_i]
 
-    This is approximated by max-product, with independent :math:`\varepsilon` of the distribution Gumbel(-c,
-    1), whose mean is 0. Use `jax.vmap` over keys for many draws. The draws are exact if the graph has unary
-    terms only (section 2.2), and approximate otherwise: on trees the maximum is exact, but the draws are not.
+    Max-product approximates this x, with independent :math:`\varepsilon` of the distribution Gumbel(-c, 1),
+    whose mean is 0 for c Euler's constant. Use `jax.vmap` over keys for many draws. The draws are exact if
+    the graph has unary terms only (section 2.2), and approximate otherwise: on trees the maximum is exact,
+    but the draws are not.
 
     Parameters
     ----------
@@ -65,9 +66,10 @@ def pmp(
     graph : FactorGraph; `graph.clamp(...)` for draws given some of the sites
     n_sweeps, damping, tolerance : see `run`
     persistent : Draw, optional
-        The previous draw, with whose messages max-product starts (App. A).
+        The previous draw, with whose messages max-product starts (App. A of the paper).
     correlation : float in [0, 1]
-        rho of App. A, which determines the correlation with the perturbation of the previous draw.
+        The parameter rho of App. A, the share of the previous draw's perturbation in this one's: 0 for a new
+        perturbation, 1 for the previous one.
 
     Raises
     ------
@@ -92,7 +94,7 @@ def pmp(
         jax.random.normal(k, np.shape(u))
         for k, u in zip(jax.random.split(key, len(graph.unary)), graph.unary, strict=True)
     ]
-    if persistent is not None:  # The correlation of the perturbations is explained in App. A of the paper.
+    if persistent is not None:  # Lazaro-Gredilla et al. 2021, App. A, has the correlation of perturbations.
         normals = [
             jnp.sqrt(correlation) * a + jnp.sqrt(1 - correlation) * b
             for a, b in zip(persistent.normals, normals, strict=True)
@@ -115,5 +117,7 @@ def check_correlation(correlation: Any) -> None:
 
 
 def gumbel(normals):
-    """Draws of Gumbel(-c, 1), which has mean 0, transformed from standard normals (App. A)."""
+    """Draws of Gumbel(-c, 1), whose mean is 0 for c Euler's constant, transformed from standard normals
+    (Lazaro-Gredilla et al. 2021, App. A).
+    """
     return -jnp.log(-jax.scipy.special.log_ndtr(normals)) - np.euler_gamma

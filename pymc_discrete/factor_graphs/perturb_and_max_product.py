@@ -107,7 +107,7 @@ class PerturbAndMaxProduct(Method):
         return float(space.d)
 
     def operations(self, target: Any) -> float:
-        return math.inf  # A second transition in a draw would have no effect.
+        return math.inf  # A draw makes one transition, since a second one would not depend on the first.
 
     def complaint(self, accept: float, variables: str) -> str:
         if accept >= POSSIBLE:

@@ -18,8 +18,9 @@ class Semiring(NamedTuple):
     Attributes
     ----------
     name : str
-    over : (array, axis) -> array without that axis; -inf where all entries are -inf
-    two : (a, b) -> the same for two arrays, element by element
+    over : (array, axis) -> array without that axis, the maximum or the log of the sum of exponentials along
+        it; -inf where all entries are -inf
+    two : (a, b) -> the maximum, or the log of the sum of exponentials, of two arrays, element by element
     """
 
     name: str

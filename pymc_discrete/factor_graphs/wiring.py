@@ -11,14 +11,14 @@ PADDING = 4  # A padded table of edges is used if it is at most this many times 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """One argument of all factors of a kind, with an edge to a site for each factor.
+    """One argument of all factors of a kind, functions of several sites: an edge to a site for each factor.
 
     The sites are of one variable, or of several with the same number of values.
 
     Attributes
     ----------
-    variables : indices of these variables in the space
-    sizes : their numbers of sites
+    variables : indices in the space of the variables to which the sites belong
+    sizes : the number of sites of each of these variables
     index : (E,) int, the site of each edge, as an index into the concatenated sites of these variables
     """
 
@@ -36,7 +36,9 @@ class Slot:
 
     @cached_property
     def _edges(self) -> np.ndarray | None:
-        """(width, n) int, the edges of every site, padded with E; None if it would be mostly padding."""
+        """(width, n) int, the edges of every site, padded with the number of edges E; None if the table would
+        be mostly padding.
+        """
         counts = np.bincount(self.index, minlength=self.size)
         width = int(counts.max(initial=0))
         if width * self.size > PADDING * len(self.index) + self.size:

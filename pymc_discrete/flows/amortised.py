@@ -26,7 +26,7 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
 LARGEST_FEATURE = 10.0  # Standardised data are clipped to this absolute value.
-# the number of draws of the flow for each draw that is returned, and the least number of all draws
+# the number of draws of the flow for each draw that is returned, and the least number of draws of the flow
 PROPOSALS_PER_DRAW, FEWEST_PROPOSALS = 4, 1000
 
 
@@ -135,7 +135,7 @@ class AmortisedFlow:
         return replace(self.flow, params=self._params(self._checked(data)))
 
     def log_partition(self, data: Mapping[str, Any], n: int = 1000, seed: int = 0) -> FlowWeights:
-        """Draws of the flow for some data, weighted by the model's own density; their log evidence.
+        """Draws of the flow for some data, weighted by the model's own density, and the data's log evidence.
 
         Parameters
         ----------

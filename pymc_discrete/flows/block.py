@@ -32,7 +32,8 @@ def space_of(model: pm.Model, vars: Any) -> Space:
 
 
 def alone(space: Space) -> Space:
-    """A space with one variable for each member, after a check that its sites are finite.
+    """A space with one variable for each variable of the model in `space`, after a check that all sites have
+    finite supports.
 
     Raises
     ------
@@ -62,7 +63,7 @@ def draws_of(space: Space, draws: Any) -> dict[str, np.ndarray]:
     Raises
     ------
     TypeError, ValueError
-        If `draws` is no such result, or has draws of other variables, shapes or values.
+        If `draws` is no result of a sampler, or has draws of other variables, shapes or values.
     """
     check_result(draws, CALL)
     posterior, found = draws["posterior"], {}
@@ -83,7 +84,7 @@ def draws_of(space: Space, draws: Any) -> dict[str, np.ndarray]:
 
 
 def supported_values(space: Space, m: Member, a: np.ndarray) -> np.ndarray:
-    """The values a (n, *shape) of a member of the space, after a check that its support has them."""
+    """The values a (n, *shape) of a variable m in the space, after a check that they are in its support."""
     low, high = (bound[m.start : m.start + m.size].reshape(m.shape) for bound in (space.lower, space.upper))
     if a.dtype.kind not in "iub" or not len(a):
         raise ValueError(

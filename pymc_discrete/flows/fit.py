@@ -70,6 +70,7 @@ def fit_flow(
     path : {"quadratic", "linear", "cubic", "noise"}
         How the source becomes the target. "quadratic" and "noise" reveal few sites in the first steps.
     source : {"mask", "uniform"}
+        Where the flow starts at time 0: with all sites masked, or with uniformly drawn values.
     network : equinox.Module, optional
         Called as `network(encoded, t)` -> d K logits of the values of each site, of any shape, given the
         one-hot encoding (d, K + 1) of the sites, of which the last column is the mask, and the time (); with
@@ -141,7 +142,7 @@ def fit_flow(
 
 
 def default_network(space: Space, features: int, seed: int) -> Perceptron:
-    """The network of a flow of these sites, which also reads this number of features of the data."""
+    """The default network of a flow over the sites of a space, given also `features` numbers of data."""
     key = jax.random.fold_in(key_of(seed), NETWORK)
     return Perceptron(space.d, space.K, features, depth=2, key=key)
 
@@ -154,7 +155,7 @@ def trained(
     iterations: int,
     **options: Any,
 ) -> Any:
-    """The weights of a network, averaged over the last iterations."""
+    """The weights of the learner's network after it was trained on `values`, averaged over iterations."""
     schedule = optax.cosine_decay_schedule(FLOW_LEARNING_RATE, iterations)
     options = {"optimizer": optax.adam(schedule), "ema": AVERAGED, **options}
     return fit(learner, values, objective=objective, seed=seed, iterations=iterations, **options).params

@@ -30,9 +30,9 @@ from pymc_discrete.space.target import Target
 class Flow(Process):
     """A discrete flow, which makes draws of all sites in a few steps from a source.
 
-    It is an approximation, whose draws are made exact by weights (`log_partition`) or by a step that accepts
-    or rejects them (`pmd.FlowStep`). **Modes that occur neither in the draws that the flow was fitted to nor
-    in the flow's own draws stay unseen.**
+    A flow is an approximation, whose draws are made exact by weights (`log_partition`) or by a step that
+    accepts or rejects draws (`pmd.FlowStep`). **Modes that occur neither in the draws that the flow was
+    fitted to nor in the flow's own draws stay unseen.**
 
     Parameters
     ----------
@@ -125,8 +125,9 @@ class Flow(Process):
 
         .. math:: p(x) = \mathrm E_B \frac{p_0(x_0) \prod_k F(x_k \mid x_{k-1})}{\prod_k B(x_{k-1} \mid x_k)}
 
-        with trajectories drawn back in time from x: unbiased for p(x), so that the logarithm is a stochastic
-        lower bound. (The DFS thesis calls this probability intractable.)
+        with F and B the probabilities of steps forth and back in time, and trajectories drawn back from x.
+        The estimate is unbiased for p(x), so that its logarithm is a stochastic lower bound. (The thesis on
+        discrete flow samplers calls this probability intractable.)
 
         Parameters
         ----------

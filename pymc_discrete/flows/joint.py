@@ -53,7 +53,7 @@ def check_given(model: pm.Model, space: Space, given: Any) -> list[str]:
 
 
 def refuse_other_models(model: pm.Model, space: Space) -> None:
-    """Refuse a model whose joint density of a block and data is unknown, or differs from that of its draws.
+    """Refuse a model whose joint density of a block and data is unknown, or is not the density of its draws.
 
     Raises
     ------
@@ -87,7 +87,8 @@ def refuse_data_read_twice(model: pm.Model, names: Sequence[str]) -> None:
     ------
     ValueError
     """
-    # The sizes of data, from which PyMC takes the shapes of observed variables, do not change.
+    # Only the sizes of data may be read elsewhere: PyMC takes the shapes of observed variables from them, and
+    # new data have the same sizes.
     sizes = [v for v in ancestors(model.basic_RVs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
     for name in names:
         data = [v for v in ancestors([model.rvs_to_values[model[name]]]) if isinstance(v, SharedVariable)]
@@ -117,10 +118,10 @@ def prior_pairs(
 
 
 def joint_target(model: pm.Model, space: Space, given: Sequence[str]) -> Target:
-    """The target log p(z, y) of the sites z of a space, nats, with nothing left out.
+    """The target log p(z, y) of the sites z of a space and data y, nats, with all normalising constants.
 
-    The sum over all z is the evidence p(y). Its inputs are the data, in the order of `given`, in the shapes
-    of the model: `target.with_inputs(data)`.
+    The sum of p(z, y) over all z is the evidence p(y). The inputs of the target are the data, in the order of
+    `given`, in the shapes of the model: `target.with_inputs(data)`.
     """
     values = {rv: rv.type(name=str(rv.name)) for rv in model.basic_RVs}
     densities = conditional_logp(values)

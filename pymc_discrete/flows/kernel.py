@@ -18,16 +18,16 @@ def back_and_forth(flow: Process, turn: float = 0.0) -> tuple[Kernel, dict[str, 
     r"""The kernel that goes back along a flow from x to a state m at time `turn`, and forth again to x'.
 
     The trajectories :math:`\tau` from x back to m and :math:`\tau'` forth to x' are auxiliary variables, and
-    the reversal of both is an involution. With B the probabilities of steps back, F those of steps forth, and
-    :math:`\bar\tau` the reversal, x' is accepted with probability
+    reversing both trajectories is an involution. With B the probabilities of steps back, F the probabilities
+    of steps forth, and :math:`\bar\tau` the reversed trajectory, x' is accepted with probability
 
     .. math:: \min\Bigl(1, \frac{\pi(x') \, B(\bar\tau' \mid x') \, F(\bar\tau \mid m)}
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr),
 
     which makes the kernel reversible for every network, trained or not, and for every grid of times. The
-    ratio is the one in the DFS thesis, Algorithm 5, line 16. Section 4.4 of the thesis calls it heuristic,
-    since x' can be reached by many trajectories; the ratio is exact, as the trajectory belongs to the
-    proposal.
+    ratio is the one in the thesis on discrete flow samplers, Algorithm 5, line 16. Section 4.4 of the thesis
+    calls the ratio heuristic, since x' can be reached by many trajectories; it is exact, as the trajectory
+    belongs to the proposal.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from pymc_discrete.space.space import Space
 class FlowModel(Learnable):
     """A network that is trained to predict the values at time 1 from the values at time t.
 
-    It is trained by `pymc_discrete.learning.fit(model, data, objective=DFM())`, and then makes a `Flow`.
+    `pymc_discrete.learning.fit(model, data, objective=DFM())` trains it; `flow` then makes a `Flow` of it.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class Convolutional(eqx.Module):
     ----------
     rows, columns : int, the numbers of rows and columns of the lattice
     K : int, number of values of a site
-    maps, blocks : int, number of maps of a convolution, and of blocks of two of them
+    maps, blocks : int, number of maps of a convolution, and number of blocks, each of two convolutions
     key : JAX key
     """
 

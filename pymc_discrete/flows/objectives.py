@@ -1,10 +1,10 @@
 r"""Objectives that the training of a flow minimises, for `pymc_discrete.learning.fit`.
 
-Both objectives take the data as draws of the target. With `weights=` :math:`e^{f(x)} / q(x)` of draws x of a
-distribution q, they are the objectives for a target that is known only by its log density f (DFS thesis, ECVM
-of Eq. 3.13 and EDFM of Eq. 3.15, which lacks a minus): `fit` draws its observations by the weights,
-normalised over all data. If q is an earlier density of the same kind, they are the starred objectives of Eq.
-4.3.
+`DFM` and `CVM` take the data as draws of the target. With `weights=` :math:`e^{f(x)} / q(x)` of draws x of a
+distribution q, they fit a flow to a target that is known only by its log density f: `fit` draws its
+observations by the weights, normalised over all data. In the thesis on discrete flow samplers the objectives
+with weights are ECVM of Eq. 3.13 and EDFM of Eq. 3.15, where a minus sign is missing, and, if q is an earlier
+density that is known only by its log density, too, the starred objectives of Eq. 4.3.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LARGEST_TIME_WEIGHT = 20.0  # the largest weight of a time in `DFM(bound=True)`
 
 @dataclass(frozen=True)
 class FlowObjective:
-    """The base class of the objectives: each observation is taken at a random time."""
+    """The base class of `DFM` and `CVM`: each observation is noised to a random time of the path."""
 
     def begin(self, key: Any, model: FlowModel, params: Any) -> None:
         return None
@@ -51,7 +51,9 @@ class FlowObjective:
         return loss, None
 
     def of_sites(self, model: FlowModel, log_p: Any, x: Any, t: Any) -> Any:
-        """(d,) float, the loss of each site, from log probabilities (d, K) and its value x (d,) at time 1."""
+        """(d,) float, the loss of each site, from log probabilities (d, K) of its values at time 1, and its
+        value x (d,) at time 1.
+        """
         raise NotImplementedError("An objective says what the loss of a site is.")
 
 
@@ -64,14 +66,14 @@ class DFM(FlowObjective):
     Parameters
     ----------
     bound : bool
-        With :math:`\lambda_t = \dot\kappa_t / (1 - \kappa_t)`, at most 20, it is an upper bound of
-        :math:`-\log p_\theta(x_1)` for the source of masks: better draws for as many steps. Else
-        :math:`\lambda_t = 1`, as in the sources.
+        With True, :math:`\lambda_t = \dot\kappa_t / (1 - \kappa_t)`, at most 20; for the source of masks the
+        objective is then an upper bound of :math:`-\log p_\theta(x_1)`, and draws are better for as many
+        steps. With False, :math:`\lambda_t = 1`, as in Gat et al. and in the thesis.
 
     References
     ----------
-    Gat et al. 2024, Discrete flow matching; DFS thesis, Eq. 2.45. Shi et al. 2024, Simplified and generalized
-    masked diffusion for discrete data, for the bound.
+    Gat et al. 2024, Discrete flow matching; the thesis on discrete flow samplers, Eq. 2.45. Shi et al. 2024,
+    Simplified and generalized masked diffusion for discrete data, for the bound.
     """
 
     bound: bool = False
@@ -87,12 +89,12 @@ class CVM(FlowObjective):
 
     .. math:: \mathrm E_t (1 - t) \sum_i \sum_z \bigl(u^\theta_t(z, x_t) - u_t(z, x_t \mid x_1)\bigr)^2
 
-    The velocity is computed from the network's posterior (Eq. 3.14), so that the error is the error of the
-    posterior times the coefficient of the target.
+    The velocity is computed from the network's posterior (thesis, Eq. 3.14), so that the error of the
+    velocity is the error of the posterior times the coefficient of the target.
 
     References
     ----------
-    DFS thesis, Eq. 3.12, with its weight 1 - t.
+    The thesis on discrete flow samplers, Eq. 3.12, with its weight 1 - t.
     """
 
     def of_sites(self, model: FlowModel, log_p: Any, x: Any, t: Any) -> Any:

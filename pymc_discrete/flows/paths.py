@@ -1,4 +1,4 @@
-r"""Paths from a source to a target (DFS thesis, Table 3.1).
+r"""Paths from a source to a target (the thesis on discrete flow samplers, Table 3.1).
 
 At time t in [0, 1] a site has, given its value at time 1, the distribution
 
@@ -24,7 +24,8 @@ class Step(NamedTuple):
     Attributes
     ----------
     keep : () float, the probability to keep the value
-    target, uniform, source : () float, the probabilities of a draw from each component
+    target, uniform, source : () float, the probabilities of a draw from the target, from the uniform
+        distribution and from the source
     """
 
     keep: Any
@@ -60,9 +61,9 @@ class Path:
         .. math:: x_s \sim r \delta_{x_t} + \sum_j (\kappa_s^j - r \kappa_t^j) w^j,
             \qquad r = \min_{j: \kappa_t^j > 0} \kappa_s^j / \kappa_t^j
 
-        If x_t has the distribution of time t, then x_s has the distribution of time s: the remaining weights
-        are not negative, and add up to 1 - r. For s near t the step is a step with the velocity of
-        `velocity`.
+        with w^j the component j: target, uniform distribution or source. If x_t has the distribution of time
+        t, then x_s has the distribution of time s: the weights of the components are not negative, and add up
+        to 1 - r. For s near t the probabilities of jumps are s - t times the rates that `velocity` gives.
         """
         now, then = self.weights(t), self.weights(s)
         ratios = jnp.where(now > 0, then / jnp.where(now > 0, now, 1.0), jnp.inf)
@@ -71,13 +72,15 @@ class Path:
         return Step(keep, *rest)
 
     def velocity(self, t: Any, forward: bool = True) -> tuple[Any, Any]:
-        r"""The coefficients (a, b) of the velocity of a site at time t in (0, 1) (thesis, Eq. 3.7 and 3.8).
+        r"""The coefficients (a, b) of the velocity of a site at time t in (0, 1).
+
+        The thesis on discrete flow samplers, Eq. 3.7 and 3.8, has
 
         .. math:: u_t = \sum_j a_t^j w^j + b_t \delta_{x_t}, \qquad b = \dot\kappa^l / \kappa^l,
             \qquad a^j = \dot\kappa^j - \kappa^j b,
 
-        with l the component that shrinks fastest, forward in time or backward. The signs of the backward
-        velocity are those for time that runs forward, so that a is negative there.
+        with w^j the component j, and l the component that shrinks fastest, forward in time or backward. The
+        signs of the backward velocity are those for time that runs forward, so that its a is negative.
 
         Returns
         -------

@@ -105,7 +105,7 @@ def check_path(path: Path, times: np.ndarray) -> None:
     """Refuse a path on which the trajectories of a flow do not lead from its source to values and back.
 
     Steps forth draw nothing from the source, and steps back nothing from the target, which is known only at
-    time 1. The path must allow both, and be the source alone at time 0 and the target alone at time 1.
+    time 1. The path must allow such steps, and be the source alone at time 0 and the target alone at time 1.
 
     Parameters
     ----------

@@ -64,7 +64,9 @@ def backward_table(flow: Process, x: Any, t: Any, s: Any) -> Any:
 
 
 def kept(x: Any, drawn: Any, step: Step) -> Any:
-    """(d, K + 1) nats, log probabilities of the next value of each site, which is drawn, or x is kept."""
+    """(d, K + 1) nats, log probabilities of the next value of each site: its value x is kept with probability
+    `step.keep`, or a value is drawn, with log probabilities `drawn`, whose exponentials sum to the rest.
+    """
     here = one_hot_values(x, drawn.shape[1]) > 0
     return jnp.where(here, jnp.logaddexp(drawn, jnp.log(step.keep)), drawn)
 

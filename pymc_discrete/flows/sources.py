@@ -16,7 +16,7 @@ from pymc_discrete.space.space import Space
 
 
 class SourceDistribution(ABC):
-    """A distribution of all sites."""
+    """A distribution of the values of all sites, from which a flow starts at time 0."""
 
     @abstractmethod
     def check(self, space: Space) -> None:
@@ -89,7 +89,7 @@ class Independent(Factorised):
 
 @dataclass(frozen=True, eq=False)
 class Empirical(SourceDistribution):
-    """Draws with replacement from data. Their probabilities are unknown: such a flow can only be sampled.
+    """Draws with replacement from data. Since their probabilities are unknown, a flow can only be sampled.
 
     Parameters
     ----------

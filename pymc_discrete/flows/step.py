@@ -55,18 +55,20 @@ class BackAndForth(Method):
 class FlowStep(DiscreteStep):
     r"""Back and forth through a discrete flow: proposals that lead from mode to mode.
 
-    A transition takes the block's values x from time 1 back to `turn`, which forgets a part of them, and
-    forth again along the flow, to x'. With the trajectories :math:`\tau` back from x to m and :math:`\tau'`
-    forth from m to x' as auxiliary variables it is accepted with probability
+    A transition takes the block's values x from time 1 back to a state m at time `turn`, which forgets a part
+    of them, and forth again along the flow, to x'. With the trajectories :math:`\tau` back from x to m and
+    :math:`\tau'` forth from m to x' as auxiliary variables, x' is accepted with probability
 
     .. math:: \min\Bigl(1, \frac{\pi(x') \, B(\bar\tau' \mid x') \, F(\bar\tau \mid m)}
         {\pi(x) \, B(\tau \mid x) \, F(\tau' \mid m)}\Bigr)
 
-    where a bar reverses a trajectory. This leaves the posterior as it is for any flow, well fitted or not,
-    whose weights and times do not change: the step does not tune them.
+    where B and F are the probabilities of steps back and forth, and a bar reverses a trajectory. Such
+    transitions leave the posterior as it is for any flow, well fitted or not, whose weights and times do not
+    change: the step does not tune the flow.
 
-    It stands beside a local step for the same variables, which makes the small moves, and reaches states that
-    the flow does not know: `step=[pmd.FlowStep(flow), pmd.BlockGibbs()]`, in `pm.sample` and in `pmd.sample`.
+    The step stands beside a local step for the same variables, which makes the small moves, and reaches
+    states that the flow does not know: `step=[pmd.FlowStep(flow), pmd.BlockGibbs()]`, in `pm.sample` and in
+    `pmd.sample`.
 
     Parameters
     ----------

@@ -5,7 +5,8 @@ For a trajectory :math:`x_0, \dots, x_n` that was drawn forth in time from the s
 .. math:: w = \frac{e^{f(x_n)} \prod_k B(x_{k-1} \mid x_k)}{p_0(x_0) \prod_k F(x_k \mid x_{k-1})},
     \qquad \mathrm E_F w = \sum_x e^{f(x)},
 
-since the steps back add up to 1, and every way back from a state is also a way forth.
+with F and B the probabilities of steps forth and back in time. The expectation holds since the probabilities
+of all trajectories back from a state add up to 1, and each of these can be drawn forth in time, too.
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ class FlowWeights(NamedTuple):
     ess : float, the effective sample size of the weights, between 1 and their number
     khat : float
         The shape of the tail of the weights (Vehtari, Simpson, Gelman, Yao and Gabry 2024): below 0.7 the
-        weights can be trusted. It judges the draws, and not modes that the flow never draws.
+        weights can be trusted. The shape says nothing of modes that the flow never draws.
     log_weights : (n,) float, nats
     x : (n, d) int, the draws, in the values of the space
     """
@@ -103,7 +104,9 @@ def densities(target: Any, x: Any) -> Any:
 
 @jax.jit
 def weighed(flow: Process, keys: Any) -> Trajectory:
-    """Trajectories from the source to time 1, one for each key; p_0 is counted with the steps forth."""
+    """Trajectories from the source to time 1, one for each key; `log_forward` includes the log probability of
+    the start under the source.
+    """
 
     def one(key: Any) -> Trajectory:
         key_start, key_run = jax.random.split(key)
@@ -116,7 +119,9 @@ def weighed(flow: Process, keys: Any) -> Trajectory:
 
 @jax.jit
 def ratios(flow: Process, keys: Any, x: Any) -> Any:
-    """(m, n) nats, log p_0 F / B of trajectories back in time from x (m, d), drawn with the keys (m, n)."""
+    """(m, n) nats, for trajectories back in time from x (m, d), drawn with keys (m, n), the log of their
+    probability if drawn forth from the source, less the log of their probability as drawn.
+    """
 
     def one(key: Any, x: Any) -> Any:
         run = back(key, flow, x, jnp.asarray(flow.times))

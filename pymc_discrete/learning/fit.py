@@ -57,7 +57,7 @@ class Fit(NamedTuple):
         The norm of the gradient of the objective, without penalties; for the likelihood, the gradient is the
         difference between the statistics of data and of draws, in nats.
     scores : (n, 2) float, each row is an iteration and the score that `evaluate` gave to its parameters
-    kept : the last state of the sampler
+    kept : the last state of the objective; for the likelihood, the state of its sampler
     """
 
     params: Any
@@ -297,7 +297,9 @@ class Descent(NamedTuple):
         )
 
     def learned(self, state: FitState, t: int) -> Any:
-        """The parameters after t iterations; with `ema` averaged over them, without those at the start."""
+        """The parameters after t iterations; with `ema` their moving average over the iterations, in which
+        the parameters at the start have no weight.
+        """
         if self.ema is None:
             return state.params
         return jax.tree.map(lambda a: jnp.asarray(a) / (1 - self.ema**t), state.averaged)
@@ -354,7 +356,7 @@ def completed(
 
 
 def with_evaluation(record: Record, params: Any, evaluate: Callable[[Any], float], n: int) -> Record:
-    """The record after evaluation number n, at some parameters."""
+    """The record with the score of `params`, from evaluation number n, and the best parameters so far."""
     score = float(evaluate(params))
     if np.isnan(score):
         raise ValueError(

@@ -79,7 +79,7 @@ def squared_mmd(
         raise ValueError(f"scale must be a positive number, got {scale!r}.")
     scale = x.shape[1] if scale is None else scale
     within = [mean_kernel(a, a, kernel, scale) for a in (x, y)]
-    if unbiased:  # k(a, a) = 1
+    if unbiased:  # The pairs i = j that are left out have k(x_i, x_i) = 1.
         within = [(len(a) * mean - 1) / (len(a) - 1) for a, mean in zip((x, y), within, strict=True)]
     return within[0] + within[1] - 2 * mean_kernel(x, y, kernel, scale)
 
@@ -127,7 +127,7 @@ def coupling_strengths(tables: ArrayLike) -> np.ndarray:
 
 
 def recall_of_contacts(strengths: ArrayLike, contacts: ArrayLike) -> np.ndarray:
-    """The share of contacts among the strongest 1, 2, ..., E pairs.
+    """The share of all contacts that is found among the strongest 1, 2, ..., E pairs.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class Unnormalised(Protocol):
     def space(self) -> Space: ...
 
     def logdensity(self, x: Any) -> Any:
-        """() float, nats, of x (d,) int."""
+        """() float, nats, the log density of x (d,) int, up to a constant."""
 
     def to_target(self, differences: str = "auto") -> Target:
         """The target for the kernels of `pmd.kernels`."""
@@ -109,7 +109,7 @@ class Ising(GraphModel):
         return {"weights": jnp.triu(weights, 1), "bias": self.spread * jax.random.normal(key_bias, (self.n,))}
 
     def matrix(self, params: dict[str, Any]) -> Any:
-        """W (n, n), symmetric."""
+        """The matrix W (n, n) of the interactions, symmetric."""
         upper = jnp.triu(params["weights"], 1)
         return upper + upper.T
 
@@ -148,7 +148,7 @@ class Potts(GraphModel):
         self.n, self.K, self.spread = n, K, spread
         self.pairs = np.stack(np.triu_indices(n, 1), axis=1) if pairs is None else checked_pairs(pairs)
         self.space = Space.build({"x": (0, K - 1)}, shapes={"x": (n,)}, nominal=["x"])
-        # This raises an error for edges and K that a factor graph does not take.
+        # Building a graph raises an error for edges and K that a factor graph does not take.
         FactorGraph(self.space, [Pairwise(self.pairs[:, 0], self.pairs[:, 1], np.zeros((K, K)))])
 
     def start(self, key: Any) -> dict[str, Any]:

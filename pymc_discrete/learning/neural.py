@@ -17,7 +17,7 @@ from pymc_discrete.runtime.checks import check_count, check_way
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-# the weight of the uniform distribution in the base; with two values the base is 0.98 mean + 0.01
+# the weight of the uniform distribution in a base distribution, where the rest is frequencies in data
 UNIFORM_SHARE = 0.02
 
 
@@ -33,7 +33,7 @@ class Neural(Model):
     network : equinox.Module
         The network is called as `network(a)` -> () or (1,) float, nats. If every site has two values, a (d,)
         float are the values counted from their lower bounds, and else a (d, K) float is the one-hot encoding
-        of the values (see `Embedding`). It computes in the precision of its own weights.
+        of the values (see `Embedding`). The network computes in the precision of its own weights.
     base : {name: (N, ...) int}, optional
         Data to which the base distribution is fitted: the frequency of every value at every site, mixed with
         the uniform distribution, whose weight is 0.02. By default the base distribution is uniform.
@@ -51,8 +51,8 @@ class Neural(Model):
 
     Notes
     -----
-    Differences are by default estimates by a gradient (Grathwohl et al. 2021, Eq. 3 and 4): exact ones take
-    an evaluation of the network for every value of every site. The network takes only visible variables.
+    Differences are by default estimates by a gradient (Grathwohl et al. 2021, Eq. 3 and 4): exact differences
+    take an evaluation of the network for every value of every site. The network takes only visible variables.
 
     References
     ----------
@@ -92,7 +92,7 @@ class Neural(Model):
         return self.params
 
     def network(self, params: Any) -> Any:
-        """The network with these weights."""
+        """The network with the weights `params`."""
         return eqx.combine(params, self._static)
 
     def density(self, params: Any) -> "NeuralDensity":
@@ -181,7 +181,7 @@ class NeuralDensity:
         return self.model.space
 
     def logdensity(self, x: Any) -> Any:
-        """() float, nats, of x (d,) int."""
+        """() float, nats, the log density of x (d,) int, up to a constant."""
         encoded = jnp.asarray(np.arange(self.space.K) == (x - self.space.lower)[:, None], float)
         return self.model._of_encoded(encoded, self.params)
 

@@ -66,7 +66,7 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class PseudoLikelihood:
-    r"""Minus the log pseudo-likelihood: the conditional probability of each site, given all other sites.
+    r"""Minus the log pseudo-likelihood, which adds up each site's log probability given all other sites.
 
     .. math:: -\sum_i \log p(x_i | x_{-i}) = \sum_i \log \sum_k e^{d_{ik}}
 
@@ -104,7 +104,7 @@ class EnergyDiscrepancy:
     ----------
     noise : float in (0, 1), probability that a site is changed
     negatives : int, M
-    w : float, positive, which bounds the logarithm from below
+    w : float, at least 0; a positive w bounds the logarithm from below
 
     References
     ----------
@@ -133,7 +133,7 @@ class EnergyDiscrepancy:
 
         def loss(params: Any) -> Any:
             logdensity = model.density(params).logdensity
-            # The energy is E = -f, so that E(x) - E(x~) = f(x~) - f(x).
+            # The energy E is minus the log density f, so that E(x) - E(x~) = f(x~) - f(x).
             ratios = jax.vmap(jax.vmap(logdensity))(negatives) - jax.vmap(logdensity)(batch.x)[:, None]
             bounded = jnp.concatenate([ratios, jnp.full((len(ratios), 1), jnp.log(self.w))], axis=1)
             each = jax.scipy.special.logsumexp(bounded if self.w else ratios, axis=1)

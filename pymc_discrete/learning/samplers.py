@@ -33,7 +33,7 @@ class Sampler(Protocol):
         """Draws x (chains, d), and the new state; `batch` are the observations of the iteration."""
 
     def conditional(self, key: Any, graph: FactorGraph, kept: Any) -> Any:
-        """x (d,), one draw of a graph with visible sites clamped; it does not change the state."""
+        """x (d,), one draw of a graph with visible sites clamped; the sampler's state does not change."""
 
 
 # ---------------------------------------------------------------- perturb-and-max-product
@@ -66,7 +66,9 @@ class PMP:
 
 @dataclass(frozen=True)
 class PersistentPMP:
-    """Perturb-and-max-product that starts with the noise and messages of the last iteration (App. A).
+    """Perturb-and-max-product that starts with the noise and messages of the last iteration.
+
+    Lazaro-Gredilla et al. 2021, App. A.
 
     Parameters
     ----------
@@ -165,7 +167,7 @@ class MarkovChains:
         return PersistentChains(first_states(density, key, (n,)), learned)
 
     def move(self, key: Any, density: Unnormalised, kept: PersistentChains) -> PersistentChains:
-        """All chains after `transitions` of the kernel, whose parameter follows its acceptance probability.
+        """All chains after `transitions` of the kernel, whose tuned parameter follows the acceptance.
 
         The tuning never ends, since the density goes on changing: its steps have a constant size, and use the
         mean over the chains.
@@ -297,7 +299,7 @@ class ReplayBuffer(MarkovChains):
 
 
 def resampled(key: Any, batch: Batch, n: int) -> Any:
-    """(n, d) int, rows of a batch, resampled systematically; each is drawn about n times its weight often.
+    """(n, d) int, rows of a batch, resampled systematically: a row is drawn about n times its weight times.
 
     With equal weights and as many draws as there are rows, each row is drawn once.
     """

@@ -74,7 +74,7 @@ def plot_chains(
 
 
 def thinning(v: PlottedVariable) -> tuple[int, int]:
-    """The step between elements, and between draws, that are drawn: 1 if all are."""
+    """The step between drawn elements, and between drawn draws; 1 where none is left out."""
     return -(-v.size // ROWS), -(-v.draws.shape[0] * v.draws.shape[1] // IMAGE_COLUMNS)
 
 

@@ -20,7 +20,7 @@ NAMED_SITES = 40  # With up to this many sites, sites are named; with more, only
 def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
     """The probability that two sites have the same label, of all pairs, with the sites in clusters.
 
-    It does not depend on how the labels are called. The sites are in the order of the clusters of
+    The plot does not depend on how the labels are called. The sites are in the order of the clusters of
     `pmd.partition`, the largest one first, and within a cluster the sites that are most surely in it come
     first. White lines are the borders of clusters. Bright squares on the diagonal are clusters that are
     certain; bright places off the diagonal are sites that might as well belong to another cluster.
@@ -42,7 +42,7 @@ def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
 
     Notes
     -----
-    Up to 40 sites are named along the axes; with more, each cluster of more than 2 % of the sites has a mark
+    Up to 40 sites are named along the axes; with more, each cluster of at least 2 % of the sites has a mark
     in its middle, with its number in `pmd.partition`, and its size on the left.
 
     Examples
@@ -62,7 +62,7 @@ def plot_coclustering(request: Request, var_name: str) -> PlotCollection:
     sizes = np.bincount(clusters)
     ends = np.cumsum(sizes)[:-1] - 0.5
     if len(ends):
-        # the borders from one side to the other and back, interrupted by nan
+        # each border is a line across the matrix, horizontal and vertical, and nan separates the lines
         along = np.tile([-0.5, v.size - 0.5, np.nan], len(ends))
         across = np.repeat(ends, 3)
         borders = xr.DataArray(np.concatenate([along, across]), dims="end").to_dataset(name=var_name)

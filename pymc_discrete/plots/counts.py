@@ -19,7 +19,7 @@ from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, Shares, shares_of_values
 
 PANELS = 12  # With up to this many elements in all variables, each element has a panel.
-BINS = 100  # A range of more values is drawn in bins.
+BINS = 100  # A range of more values than this is drawn in bins.
 TITLES = 52  # the number of characters of titles for which there is room above a row of panels
 DOTS = 40  # With up to this many bins, values are marked by dots, too.
 
@@ -114,7 +114,7 @@ def clusters_in_use(v: PlottedVariable) -> PlottedVariable:
 
 
 def heat_maps(request: Request, variables: list[PlottedVariable], shares: list[Shares]) -> PlotCollection:
-    """A heat map of values and elements for each variable."""
+    """The plot with a heat map for each variable, of all its values and elements."""
     panels = {}
     for v, s in zip(variables, shares, strict=True):
         values, p, width = binned(s.values, s.pooled)

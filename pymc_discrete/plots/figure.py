@@ -22,7 +22,7 @@ BACKENDS = ("matplotlib", "plotly")
 FIGURE_WIDTH = 8.0  # the width of a figure, in inches
 PIXELS = 100  # the number of pixels to an inch, with plotly
 AXIS_CHARACTERS = 75  # the largest number of characters of all labels together that fit along an axis
-# the largest numbers of upright labels that fit along an axis, in usual and in small size
+# the largest numbers of upright labels that fit along an axis, in type of the usual and of a small size
 UPRIGHT_LABELS, SMALL_LABELS = 40, 64
 # the inches that upright labels take below an axis for each of their characters, and the largest number of
 # inches
@@ -39,7 +39,7 @@ MARKERS = {
 }
 
 
-SMALL_TYPE = {"matplotlib": 7.5, "plotly": 10.0}  # the factor from points to pixels
+SMALL_TYPE = {"matplotlib": 7.5, "plotly": 10.0}  # the size of small type, in points and in pixels
 
 
 class Entry(NamedTuple):
@@ -57,7 +57,7 @@ class Figure:
     ----------
     panels : Dataset with a variable for each panel
     visuals : {visual: keyword arguments, or False to leave it out}, an argument of the user
-    known : the visuals that there are
+    known : the names of all visuals of the plot
     backend : "matplotlib", "plotly", or None for ArviZ's default
     size : (width, height), inches
     pc_kwargs : keyword arguments of `PlotCollection.wrap`, given by the user
@@ -100,10 +100,10 @@ class Figure:
             layout["figsize"] = tuple(round(PIXELS * s) if dots else s for s in size)
             layout["figsize_units"] = "dots" if dots else "inches"
         if backend == "matplotlib":
-            # This layout reserves room for legends and colour bars.
+            # The constrained layout reserves room for legends and colour bars.
             layout.setdefault("layout", "constrained")
         else:
-            # the inches for the labels of an axis and a title
+            # the inches between a panel and the one below, for the labels of an axis and a title
             between = 0.3 if layout.get("sharex") else 0.95
             layout.setdefault("vertical_spacing", between / size[1])
         self.collection = PlotCollection.wrap(panels, backend=backend, figure_kwargs=layout, **options)
@@ -119,7 +119,7 @@ class Figure:
         self.collection.update_aes_from_dataset("color", xr.Dataset({"mapping": (dim, array)}, {dim: labels}))
 
     def cycle(self, n: int) -> list[Any]:
-        """The first n colours of the backend's cycle, repeated where it is shorter."""
+        """The first n colours of the backend's cycle, which is repeated if it is shorter than n."""
         return list(self.backend.get_default_aes("color", n))
 
     def draw(
@@ -170,7 +170,7 @@ class Figure:
             self.collection.add_title(text, **chosen)
 
     def target(self, panel: str) -> Any:
-        """The backend's object of a panel."""
+        """The backend's object of a panel, on which visuals are drawn."""
         return self.collection.get_target(panel, {})
 
     def ticks(self, axis: str, panel: str, labels: Sequence[str], room: float = AXIS_CHARACTERS) -> None:
@@ -192,7 +192,7 @@ class Figure:
     def marks(
         self, axis: str, panel: str, places: Sequence[float], labels: Sequence[str], **defaults: Any
     ) -> None:
-        """Give places of an axis labels."""
+        """Write labels at some places along an axis."""
         chosen = get_visual_kwargs(self.visuals, f"{axis}ticks")
         if chosen is not False:
             set_ticks = getattr(self.backend, f"{axis}ticks")

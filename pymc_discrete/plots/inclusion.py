@@ -52,8 +52,8 @@ def plot_inclusion(request: Request) -> PlotCollection:
     out where all draws are equal. The standard error of a probability that was computed by summing out is the
     standard deviation of the chains' means, over the root of their number, and needs two chains.
 
-    From 60 elements on the dots of chains are drawn at the place of their element, and only as many labels
-    are drawn as there is room for.
+    With more than 60 elements the dots of chains are drawn at the place of their element, and only as many
+    labels are drawn as there is room for.
 
     References
     ----------
@@ -119,7 +119,7 @@ def inclusion(tree: xr.DataTree, v: PlottedVariable, shares: Shares) -> tuple[xr
 def draw_inclusion(
     figure: Figure, v: PlottedVariable, shares: Shares, p: xr.DataArray, error: np.ndarray
 ) -> None:
-    """The panel of a variable, given the probabilities of 1 in each chain and their standard errors."""
+    """Draw the panel of a variable, given the probabilities of 1 in each chain and their standard errors."""
     name, element = v.name, f"{v.name} element"
     place = np.arange(v.size)
     n = len(p)

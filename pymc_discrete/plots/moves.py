@@ -34,9 +34,9 @@ def plot_moves(request: Request) -> PlotCollection:
     whose dots are far below its dash mixes slowly, and one whose dash is low too hardly moves because one
     value is nearly certain. Where labels switch between or within chains, as the title then says, all dashes
     are far above the dots, since elements then have several probable values among which none moves alone:
-    draw it after `pmd.relabel`. A chain in which an element never moved is a grey dot where this was to be
-    expected, and a cross where this was not to be expected, or where the result does not say; the title names
-    such elements.
+    draw the plot after `pmd.relabel`. A chain in which an element never moved is a grey dot where this was to
+    be expected, and a cross where this was not to be expected, or where the result does not say; the title
+    names the elements with a cross.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def plot_moves(request: Request) -> PlotCollection:
     if the result does not say that other values are improbable, or if a continuous variable may hold the
     element at its value. In these cases the log has a warning, too.
 
-    From 60 elements on the dots of chains are drawn at the place of their element, and only as many labels
-    are drawn as there is room for.
+    With more than 60 elements the dots of chains are drawn at the place of their element, and only as many
+    labels are drawn as there is room for.
 
     Examples
     --------
@@ -80,7 +80,9 @@ def plot_moves(request: Request) -> PlotCollection:
 
 
 def with_suspects(judge: Judge, names: list[str]) -> xr.DataTree:
-    """The result with one more group: the elements of which chains were expected to move and did not."""
+    """The result with one more group, which says for each element whether it should have moved in a chain
+    in which it did not.
+    """
     found = {}
     for name in names:
         draws = judge.draws(name)
@@ -95,8 +97,9 @@ def moves(tree: xr.DataTree, v: PlottedVariable) -> tuple[xr.DataArray, np.ndarr
     Returns
     -------
     (chain, element) the share of draws that differ from the one before
-    expected : (elements,) the same share, of independent draws
-    suspect : (elements,) bool, whether a chain that never moves was not to be expected, or it is not known
+    expected : (elements,) the share that independent draws with the same probabilities would have
+    suspect : (elements,) bool, whether a chain in which the element never moves was not to be expected, or
+        nothing is known about it
     """
     names = {"chain": v.chains}
     moved = per_element(lambda x: moves_of(x) / (x.shape[2] - 1), v.draws.data, more=names)

@@ -110,7 +110,7 @@ def plot(
 
     Parameters
     ----------
-    drawn : the visuals that are drawn by functions of the backend
+    drawn : the names of the plot's visuals beside those of `AROUND`, drawn by functions of the backend
     without : visuals of `AROUND` that the plot does not have
     color : the description of the argument ``color``, if the plot has it
     """

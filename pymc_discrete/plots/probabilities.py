@@ -33,7 +33,7 @@ from pymc_discrete.runtime.names import shown
 MOST_BARS = 700  # With more bars than this, bars would be thinner than a pixel.
 BARS_WITH_GAPS = 60  # Up to this many bars have gaps between them.
 ABREAST = 3  # Up to this many images of matrices stand side by side.
-MATRIX = 40  # A matrix with more elements is drawn as an image, a smaller matrix as bars.
+MATRIX = 40  # A matrix with more elements than this is drawn as an image, a smaller matrix as bars.
 
 
 @plot("bars", "image", "data", color="a list with a colour for each value")
@@ -47,7 +47,7 @@ def plot_probabilities(
 
     Variables that were summed out have their probabilities in the group ``probabilities`` of the result,
     which are more exact than shares of draws; these are drawn where the result has them, and the title says
-    which are drawn. The title also says where labels switch; draw these after `pmd.relabel`.
+    which are drawn. The title also says where labels switch: draw the plot again after `pmd.relabel`.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def plot_probabilities(
     A variable with more than 10 values, or with more than 700 elements, whose bars would be thinner than a
     pixel, is drawn as a heat map: the values from below to above, the probability as the colour. A matrix of
     more than 40 elements is drawn as an image for each value, its first dimension from above to below; for a
-    matrix with the values 0 and 1, only the probability of 1. Bars have no gaps from 60 elements on.
+    matrix with the values 0 and 1, only the probability of 1. Bars of more than 60 elements have no gaps.
 
     Examples
     --------
@@ -121,7 +121,9 @@ def plot_probabilities(
 
 
 def layout_of(panels: Mapping[str, "Panel"], heights: Sequence[float]) -> tuple[int, float, list[float]]:
-    """The number of columns, the width of the figure and the heights of the rows, in inches.
+    """How panels are laid out in a figure: the number of columns, the width, and the heights of the rows.
+
+    The width and the heights are in inches.
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ def draw_all_bars(
     with_data: bool,
     notes: dict[str, str],
 ) -> None:
-    """The panels of bars, with one legend."""
+    """Draw the panels of all variables that are drawn as bars, with one legend for all of them."""
     barred = {name: panel for name, panel in panels.items() if panel.kind == "bars"}
     if not barred:
         return
@@ -157,7 +159,7 @@ def draw_all_bars(
 
 
 def title_of_matrices(figure: Figure, panels: Sequence["Panel"], notes: Mapping[str, str]) -> None:
-    """The title of a figure of matrices, with the notes on their variables."""
+    """Draw the title of a figure whose panels are matrices, with the notes on their variables' labels."""
     sources = dict.fromkeys(f"{panel.shares.source}" for panel in panels)
     said = dict.fromkeys(notes[panel.variable.name] for panel in panels)
     figure.title(f"probability of each value\n{'; '.join(sources)}{''.join(said)}")
@@ -224,7 +226,7 @@ def panels_of(
 
 
 def is_square(p: xr.DataArray) -> bool:
-    """Whether the cells of a matrix are drawn as squares, unless it is much longer than it is wide."""
+    """Whether the cells of a matrix are drawn as squares: not if one side is over three times the other."""
     return 1 / 3 <= p.shape[0] / p.shape[1] <= 3
 
 
@@ -275,7 +277,7 @@ def data_of(tree: xr.DataTree, data: Any, v: PlottedVariable) -> xr.DataArray:
 
 
 def draw_bars(figure: Figure, name: str, panel: Panel, axis: str | None, notes: dict[str, str]) -> None:
-    """Stacked bars, one colour for each value, with the note on the variable in the title."""
+    """Draw stacked bars, one colour for each value, with the note on the variable's labels in the title."""
     v, p = panel.variable, panel.p.fillna(0.0)
     width = 0.9 if v.size <= BARS_WITH_GAPS else 1.0
     bottom = p.cumsum("value") - p
@@ -294,7 +296,7 @@ def draw_heat_map(
     axis: str | None,
     notes: dict[str, str],
 ) -> None:
-    """An image with the values from below to above, with the note on the variable in the title."""
+    """Draw an image, the values from below to above, with the note on the variable's labels in the title."""
     v, values = panel.variable, panel.shares.values
     most = 1.0 if len(values) <= LEGEND_ENTRIES else float(panel.p.max()) or 1.0
     figure.draw("image", image, panel.p.transpose().to_dataset(name=name), bar="probability", high=most)
@@ -306,7 +308,7 @@ def draw_heat_map(
 
 
 def draw_matrix(figure: Figure, name: str, panel: Panel, beside: list[Any] | None) -> None:
-    """An image with the first dimension from above to below.
+    """Draw a matrix variable's probabilities of one value as an image, the first dimension downwards.
 
     Parameters
     ----------
@@ -325,7 +327,7 @@ def draw_matrix(figure: Figure, name: str, panel: Panel, beside: list[Any] | Non
 
 
 def draw_data(figure: Figure, data: xr.DataArray, v: PlottedVariable) -> None:
-    """The data, below the bars of the elements to which they belong."""
+    """Draw the observed data, below the bars of the elements to which they belong."""
     x = np.repeat(np.arange(v.size), data.shape[1])
     size = 30 if v.size <= BARS_WITH_GAPS else 8
     figure.draw("data", points, data.to_dataset(), x=x, color="B2", size=size)

@@ -27,7 +27,7 @@ GROUPS = (
 # A variable with this value or a larger one is not taken for labels: plots do not ask whether its labels
 # switch.
 MOST_LABELS = 30
-# Values of variables that were summed out are left out if they have a smaller probability in all elements.
+# A value of a variable that was summed out is left out if it is less probable than this in all elements.
 VISIBLE = 1e-3
 
 
@@ -84,7 +84,7 @@ class Shares(NamedTuple):
 
 
 def tree_of(idata: Any, coords: Mapping[str, Any] | None) -> xr.DataTree:
-    """The groups that plots read, at some coordinates only if such are given.
+    """The groups of a result that plots read, restricted to `coords` if they are given.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def note_on_labels(judge: Judge, name: str, named_by: Any = None) -> str:
     ----------
     judge : Judge
         The judge of the whole result, whichever elements are drawn.
-    named_by : the dimension whose coordinates are the names of the values in the picture, if they have such
+    named_by : the dimension whose coordinates name the values in the picture, if a dimension does
     """
     facts = judge.of(name)
     orders, within = facts.orders, facts.switch
@@ -247,7 +247,7 @@ def shares_of_values(tree: xr.DataTree, variable: PlottedVariable) -> Shares:
         p = of_values.data.reshape(of_values.shape[0], variable.size, -1)
         there = (p >= VISIBLE).any(axis=(0, 1))
         values = of_values[f"{name} value"].values.astype(int)
-        if there.any():  # This is false if no element was ever in a part that is summed out.
+        if there.any():  # No value is left if no element was ever in a part that is summed out.
             return Shares(values[there], p[..., there], f"summed out, mean over {number}", True)
     found = [counted(x) for x in batches(draws.data)]
     values = np.unique(np.concatenate([c.values for c in found])).astype(int)

@@ -85,7 +85,7 @@ def differentiable_slice_sample(
     Notes
     -----
     *Exactness.* If a slice consists of several intervals, the paper's search finds the end of any of them,
-    and a uniform draw between the ends need not be reversible. Here the search is repeated from the draw, and
+    and a uniform draw between the ends need not be reversible. So the search is repeated from the draw, and
     the chain stays where it was unless the draw is in the slice and leads to the same ends. Given height and
     direction, the ends are a deterministic function of the starting point; points with the same ends form a
     class. A uniform draw between the ends that is accepted only within the class has the same density in both
@@ -97,7 +97,8 @@ def differentiable_slice_sample(
     step has the identity as its derivative: how the probability of rejection depends on the parameters is
     left out, and so is how the probability of finding one end or another does.
     """
-    # Values that are known while a function is compiled are checked, too.
+    # Also while JAX traces a function, a start whose values are known is computed at once, so that it can be
+    # checked.
     with jax.ensure_compile_time_eval():
         x = as_point(x)
     check_slice_options(key, n_steps, checkpoint)
@@ -113,7 +114,7 @@ def differentiable_slice_sample(
             )
     block = isqrt(n_steps) if checkpoint else n_steps
     n_blocks = -(-n_steps // block)
-    keys = jax.random.split(key, n_blocks * block)  # All blocks are full; surplus steps are dropped below.
+    keys = jax.random.split(key, n_blocks * block)  # The surplus steps of the last group are dropped below.
     walk = partial(
         jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper))
     )
@@ -169,7 +170,9 @@ def ends(
     lower: Array,
     upper: Array,
 ) -> Ends:
-    """The ends of the slice at height log_u1 () below x (d,), along direction (d,)."""
+    """The ends, along direction (d,), of the slice where the log density is above its value at x (d,) plus
+    log_u1 (), which is negative.
+    """
     line = reach(x, direction, lower, upper)
     fixed_params, fixed_x, fixed_line = jax.lax.stop_gradient((params, x, line))
     height = log_u1 + logdensity(fixed_params, fixed_x)
@@ -221,8 +224,8 @@ def smoothness(
     """
     eps = jnp.finfo(value.dtype).eps
     length = alpha[0] - alpha[1]
-    # At a root f is 0 up to the rounding of its value and of its argument. At a jump |f| is nearly as large
-    # as the jump.
+    # At a root the log density equals the height, up to the rounding of its value and of its argument. At a
+    # jump it differs from the height by nearly as much as the jump.
     rounding_of_place = (jnp.abs(gradient) * (jnp.abs(places) + jnp.abs(alpha[:, None] * direction))).sum(
         axis=1
     )
@@ -245,7 +248,7 @@ def explicit(logdensity: Callable[..., Any], params: Any, x: Array) -> tuple[Cal
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
     try:
         traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
-    # JAX raises a TypeError, too, where a traced number is converted to a Python number.
+    # Wrong arguments raise a TypeError, and so does the conversion of a traced number to a Python number.
     except TypeError as error:
         raise TypeError(
             "logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, "

@@ -27,7 +27,7 @@ class TiltedNormal(eqx.Module):
     Raises
     ------
     ValueError
-        For a mean of another shape, and a scale that is not positive.
+        For a mean that is no vector, and a scale that is not positive.
 
     Attributes
     ----------

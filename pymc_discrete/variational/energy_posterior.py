@@ -82,7 +82,7 @@ class EnergyPosterior:
         xarray.DataTree
             The model's variables in the group posterior; in sample_stats `lp` (log p(x, z), nats), `log_q`
             (-energy, nats, not normalised) and `score_gap`, g' S g / d with g the gradient of log p - log q
-            and S the covariance of q, whose mean is the Fisher divergence.
+            and S the covariance of q; the mean of `score_gap` is the Fisher divergence.
         """
         for name, value, least in (
             ("draws", draws, 1),
@@ -311,7 +311,10 @@ class Ascent(NamedTuple):
     def end_of_path(
         self, params: Any, key: jax.Array, z: jax.Array, factor: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """z (d,) after `n_steps` slice steps in u, where z = factor u, and the share of accepted steps."""
+        """z (d,) after `n_steps` slice steps, and the share of accepted steps.
+
+        The steps are made in u, with z = `factor` u, so that their directions in z have the covariance of q.
+        """
         u = jax.scipy.linalg.solve_triangular(factor, z, lower=True)
         path = differentiable_slice_sample(
             key, lambda params, u: self.minus_energy(params, factor @ u), params, u, self.n_steps

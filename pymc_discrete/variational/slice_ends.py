@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 SIGNS = np.array([1.0, -1.0])
-# Bisection alone takes 53 iterations from a bracket as large as the root, and 3 or 4 more for every factor of
-# 10 by which the bracket is larger.
+# The largest number of iterations in the search for a root. Bisection alone takes 53 from a bracket as large
+# as the root, and 3 or 4 more for every factor of 10 by which the bracket is larger.
 MOST_ITERATIONS = 200
 
 
@@ -61,7 +61,8 @@ def ends_of_slice(f: Callable, start, line: Reach):
     Parameters
     ----------
     f : () float -> () float
-        Eq. 8: positive within the slice; 0, negative or nan outside.
+        The log density at a point of the line, less the height of the slice (Zoltowski et al. 2021, Eq. 8):
+        positive within the slice; 0, negative or nan outside.
     start : () float, a point of the line
     line : Reach
 
@@ -116,12 +117,12 @@ def root(f: Callable, a, f_a, b, f_b, bracketed):
         return bracketed & (i < MOST_ITERATIONS) & jnp.isnan(answer)
 
     def shrink(carried):
-        # f(x) is computed at the end of an iteration and used in the next one. If it were used here, XLA
-        # might compute it once for each use, and rounding might give it a different sign each time.
+        # f(x) is computed at the end of an iteration and used in the next one. If it were used in the same
+        # iteration, XLA might compute it once for each use, and rounding might change its sign between uses.
         i, _, x, value, x1, f1, x2, f2 = carried
         same = (value > 0) == (f1 > 0)
-        # The point x1 is the newest one, x2 is on the other side of the root, and x3 is the point that was
-        # replaced last.
+        # Of three points, from which the next one is found, x1 is the newest, x2 is on the other side of the
+        # root, and x3 is the point that was replaced last.
         x1, f1, x2, f2, x3, f3 = jnp.where(
             same, jnp.stack([x, value, x2, f2, x1, f1]), jnp.stack([x, value, x1, f1, x2, f2])
         )
@@ -159,7 +160,7 @@ def differentiable_ends_fwd(logdensity, params, x, direction, alpha, known):
 
 
 def differentiable_ends_bwd(logdensity, kept, cotangent):
-    """The backward pass of `differentiable_ends` by vector-Jacobian products (Appendix B)."""
+    """The backward pass of `differentiable_ends`: vector-Jacobian products, Zoltowski et al. 2021, App. B."""
     params, x, direction, alpha, known = kept
 
     def f(params, x, alpha):

@@ -21,7 +21,7 @@ def said_of_counted(found: Sequence[Finding], facts: Facts) -> list[str]:
 
 @check(place=65, say=said_of_counted)
 def counted_apart(facts: Facts) -> list[Finding]:
-    """Variables whose draws are not kept, judged by the R-hat of their totals.
+    """Variables whose draws are not kept, judged by the R-hat of how many elements have each value.
 
     | `'z' disagrees between chains about how many elements have each value` | the chains are in different
     modes, among them those that differ by the names of labels only, or have not run for long enough | more

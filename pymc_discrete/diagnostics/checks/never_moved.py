@@ -177,7 +177,9 @@ def why_probable(name: str, remedies: Remedies) -> str:
 
 
 def held_outside(name: str, known: Leaving) -> str:
-    """The reason where a discrete variable and continuous ones hold each other at their values."""
+    """The reason why a discrete variable did not move, where it and continuous ones hold each other at their
+    values.
+    """
     by = shown(known.by)
     is_at, holds, stands = ("are", "hold", "stand") if len(known.by) > 1 else ("is", "holds", "stands")
     return (

@@ -63,7 +63,8 @@ def switched_labels(facts: Facts) -> list[Finding]:
     found = []
     for names, orders in facts.switched.between.items():
         permuted = np.flatnonzero((orders != np.arange(orders.shape[1])).any(axis=1))
-        measured = {"orders": orders[permuted[0]]}  # the permutation is that of the first of these chains
+        # the message has the permutation of the first chain whose labels are permuted, as an example
+        measured = {"orders": orders[permuted[0]]}
         found.append(Finding(BETWEEN, names, measured=measured, chains=permuted.tolist()))
     if facts.switched.within:
         found.append(Finding(WITHIN, tuple(facts.switched.within)))

@@ -22,7 +22,7 @@ from pymc_discrete.model.equations import equations_of
 from pymc_discrete.model.support import fixed_sums, is_nominal
 from pymc_discrete.runtime.names import element_name
 
-MOST_SERIES = 50  # the largest number of series of each kind that are compared with one another
+MOST_SERIES = 50  # the largest number of counts, and of continuous series, that are compared with one another
 NAMED_IN_SUM = 6  # the largest number of counts in a weighted sum that is looked for
 NAMED_PER_COUNT = 3  # the largest number of series that a message names as tied to a count
 PAGE = "See 'Ties' in docs/which_sampler.md."
@@ -119,14 +119,14 @@ def correlations(draws: np.ndarray) -> np.ndarray:
 
 
 def fixed_total(draws: np.ndarray) -> tuple[list[int], float]:
-    """The series whose total varies least, relative to the variances of the series, and how much it varies.
+    """The series whose sum varies least, relative to the variances of the series, and how much it varies.
 
     The series are found greedily, starting from the best pair. The argument is draws (chains, draws, series).
 
     Returns
     -------
     chosen : list of int, indices of the series
-    share : the variance of their total within chains, divided by the sum of their variances
+    share : the variance of the sum of these series within chains, divided by the sum of their variances
     """
     centred = (draws - draws.mean(axis=1, keepdims=True)).reshape(-1, draws.shape[-1])
     cov = centred.T @ centred
@@ -318,8 +318,8 @@ def ties_of_run(facts: Facts) -> list[Finding]:
     """Ties among the counts of a model, and between counts and continuous variables.
 
     The counts are the discrete scalars and the sums of discrete vectors; of a vector whose sum is not tied
-    its slowest elements are compared in a second pass. Variables that are summed out, which have
-    probabilities, are drawn anew in each draw.
+    its slowest elements are compared in a second pass. Variables that are summed out are left out, since they
+    are drawn anew in each draw.
 
     | `'N' is tied to 'p' (correlation -0.97), and has 6 effective draws`, `'p' is tied to a weighted sum of
     'x[1]' and 'x[4]'` | they move along a ridge in small steps | [ties](which_sampler.md#ties); a sum over
@@ -405,7 +405,7 @@ def in_equations(model: pm.Model) -> set[str]:
     """Discrete variables that are tied by linear equations, which the model itself states."""
     try:
         equations = equations_of(model, [str(v.name) for v in model.discrete_value_vars])
-    # no step can keep one of these equations, so the equation is sampled like any other term
+    # An equation that no step can keep raises a ValueError; it is then sampled like any other term.
     except ValueError:
         return set()
     return {name for e in equations for name in e.coefficients}

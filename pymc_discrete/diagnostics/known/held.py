@@ -1,9 +1,9 @@
 """Whether a site that never moved is certain, or is held at its value by the current values of other
 unknowns.
 
-A site whose other values are improbable at the last draws of the chains is certain only if they are
-improbable at all values that the other unknowns may have. Here the other unknowns get other values at random,
-and the conditionals of the site are compared.
+A site whose other values are improbable at the last draws of the chains is certain only if these values stay
+improbable whatever values the other unknowns have. To find out, the other unknowns get values at random, and
+the conditionals of the site are compared.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,15 @@ from pymc_discrete.space.target import Target
 # more, at EACH states for each value that the site may have (CONTEXTS values at most).
 CONTEXTS, EACH = 32, 16
 LARGEST_WORK = 2**33  # the largest number of operations of this comparison, a few seconds
-# the distance by which variables outside of the block are moved, in units of their size
+# the distances by which variables outside of the block are moved, in units of their size, for one random
+# state after another
 DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
 # The largest number of passes. In each pass, the sites found certain so far keep their values while others
 # are moved at random, so that more sites may turn out to be certain.
 ROUNDS = 32
-# if there are more elements outside of the block, they are moved one variable at a time
+# up to this many elements outside of the block are moved one at a time; of more, a whole variable at a time
 MOST_MOVED_ALONE = 64
-# the number of values on each side of the current one that are evaluated for a site with a window
+# the number of values on each side of the current one whose probability is computed for a site with a window
 BESIDE = 64
 
 
@@ -41,8 +42,8 @@ class Conditionals(NamedTuple):
     at : point -> (x (d,), target), as `Target.at`
     outside : names of the continuous variables that the block's log density reads
     complete : whether the model has no unknowns but those in `outside` and the block
-    own : the variables in `outside` that only their own priors and the block's log density read, excluding
-        the priors of the block's variables
+    own : the variables in `outside` that nothing reads but their own priors and the block's log density, and
+        that no prior of a variable of the block reads
     """
 
     space: Space
@@ -89,7 +90,8 @@ def held(of: Conditionals, points: Sequence[PointType], improbable: np.ndarray, 
     improbable : (chains, d) bool, whether all other values of a site are improbable where a chain ended. If
         this holds in no chain the site is not examined, and only if it holds in all chains can the site be
         `certain` or `alone`.
-    rare : the probability below which all values that the window of a site leaves out must be, together
+    rare : a site with a window is `certain` only if the values around its current one, also those outside of
+        the window, together have less than this probability
     """
     space, rng = of.space, np.random.default_rng(0)
     d, certain, sites = space.d, np.zeros(space.d, bool), improbable.all(axis=0)
@@ -161,8 +163,8 @@ def elsewhere(point: PointType, names: Sequence[str], far: float, rng: np.random
 
 
 def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> np.ndarray:
-    """(d,) float, the probability, given all else, of the `BESIDE` values on either side of a windowed site's
-    window.
+    """(d,) float, the probability, given all else, of the `BESIDE` values on either side of the current value
+    of a site, most of which its window leaves out; 0 for other sites than `sites` (d,).
     """
     x, target = of.at(point)
     steps = np.r_[-BESIDE:0, 1 : BESIDE + 1]
@@ -178,8 +180,9 @@ def beyond_the_window(of: Conditionals, point: PointType, sites: np.ndarray) -> 
 
 
 def different_ends(of: Conditionals, points: Sequence[PointType]) -> list[PointType]:
-    """The first of the points, and others at which the block is in other states, as many as the
-    work allows."""
+    """The first of the points, and others at which the block is in other states, as many as `LARGEST_WORK`
+    operations are enough for.
+    """
     density = cast(ModelDensity, of.at(points[0])[1].density)
     work = density.cost(one_site=False) * len(elements_outside(of, points[0]))
     by_state: dict[bytes, PointType] = {}
@@ -205,8 +208,8 @@ def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
         x, target = of.at(point)
         lp, differences = (np.asarray(a, float) for a in target.logdensity_and_differences(x))
         possible = differences > -np.inf
-        # for each other value of each site, whether a change to this value begins, or ends, the use of some
-        # element
+        # for each other value of each site, whether after a change to this value the likelihood begins, or
+        # ceases, to depend on some element outside of the block
         begins, ends = np.zeros(differences.shape, bool), np.zeros(differences.shape, bool)
         for name, i in elements_outside(of, point):
             moved, which = np.array(point[name], order="C"), slice(None) if i is None else i
@@ -235,8 +238,8 @@ def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
 def outside_of(
     names: Sequence[str], point: Mapping[str, Any], continuous: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """The ones among some continuous variables that a log density reads, and whether they are all of its
-    unknowns.
+    """The ones among some continuous variables that a log density reads, and whether the log density has no
+    unknowns besides them.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The probability that elements of a discrete variable have another value, given everything else.
 
 A site that never moves may have only one possible value, or other values so improbable that none of them is
-expected in this number of draws, or other values that the step cannot reach. If the conditional of the site
-is exact, it distinguishes the first two cases from the third.
+expected in the draws of a run, or other values that the step cannot reach. If the conditional of the site is
+exact, it distinguishes the first two cases from the third.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from pymc_discrete.runtime.names import element_of
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-MOST_JOINT_MOVES = 2**14  # the largest number of moves of sites that change together which are evaluated
+MOST_JOINT_MOVES = 2**14  # the most moves of several sites together that are evaluated for a probability
 LARGEST_PRIOR_SUPPORT = 64  # the prior of a site is computed if it has at most this many values
 
 
@@ -174,8 +174,8 @@ def impossible_by_prior(
 ) -> np.ndarray:
     """(elements,) bool, whether the prior allows each element only one value between its bounds.
 
-    An example is an edge of a network whose probability is 0. The result is None if parameters of the prior
-    are unknown, or an element has more than `LARGEST_PRIOR_SUPPORT` values.
+    An example is an edge of a network whose probability is 0. All are False if parameters of the prior are
+    unknown, or if an element has more than `LARGEST_PRIOR_SUPPORT` values.
     """
     none = np.zeros(lower.size, bool)
     rv = next((rv for rv in model.free_RVs if model.rvs_to_values[rv].name == name), None)
@@ -205,8 +205,8 @@ def another_value(x: np.ndarray, target: Target) -> np.ndarray:
     """(d,) float, the probability that a site has another value than in x (d,), given all other sites.
 
     For sites that change only together it is the probability that a pair changes, or that sites change along
-    a vector that keeps their sums, given all other sites. It is a mean over the pairs or vectors of the site,
-    and nan if there are too many of these.
+    a vector that keeps their sums, given all other sites: a mean over all pairs or vectors that the site is
+    in, and nan if there are too many of them.
     """
     space = target.space
     values, _ = (np.asarray(a) for a in space.neighbours(x))
@@ -235,6 +235,8 @@ def another_value(x: np.ndarray, target: Target) -> np.ndarray:
 
 
 def chance(differences: np.ndarray) -> np.ndarray:
-    """(n,) float, the probability of any of the other values, with `differences` (n, K) in nats to them."""
+    """(n,) float, the probability that the value changes, from the `differences` (n, K), in nats, of the log
+    density at each other value.
+    """
     log_odds = np.logaddexp.reduce(differences, axis=1)
     return np.exp(log_odds - np.logaddexp(0.0, log_odds))

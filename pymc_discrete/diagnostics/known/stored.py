@@ -10,7 +10,7 @@ import xarray as xr
 from pymc_discrete.diagnostics.known.leaving import Leaving
 from pymc_discrete.runtime.names import untransformed
 
-Groups = Mapping[str, xr.Dataset]  # the names of the groups of a result
+Groups = Mapping[str, xr.Dataset]  # {name of a group of a result: the group}
 
 
 def known_of(groups: Groups, name: str, chains: int) -> Leaving | None:
@@ -19,9 +19,9 @@ def known_of(groups: Groups, name: str, chains: int) -> Leaving | None:
     The group `conditionals` has the probability that an element changes where the chains ended;
     `probabilities` has the probabilities of all values of summed variables, as means over all draws. A
     probability of 0 may belong to an impossible value, or to a value too improbable for floats, so an element
-    has a single possible value only if the group has no other. The mean for an index of models depends on the
-    few draws in which the parameters of another model were near, so the ends of the chains show what holds
-    the index.
+    has a single possible value only if `probabilities` has no other value for it. The mean for an index of
+    models depends on the few draws in which the parameters of another model were near, so for such an index
+    the probability where the chains ended is taken.
     """
     found = None
     leaving = _group(groups, "conditionals", name, chains)
@@ -71,7 +71,8 @@ def conditionals(posterior: Any, known: dict[str, Leaving]) -> xr.Dataset:
         and (<dims>) bool "NAME several:", whether it has several possible values, "NAME certain:", whether
         the odds of other values are the same at all values of the other unknowns, "NAME alone:", whether a
         continuous variable enters its conditional only, and "NAME among models:", whether it chooses between
-        models that each have parameters of their own. The attributes of NAME are the rest of `Leaving`.
+        models that each have parameters of their own. The array NAME has the other fields of `Leaving` as its
+        attributes.
     """
     arrays = {}
     for name, of in known.items():

@@ -68,8 +68,8 @@ def in_one_order(draws: np.ndarray, lp: np.ndarray) -> np.ndarray | None:
         return None
     lp = np.broadcast_to(lp[:, ::every], x.shape[:2])
     ordered = same.reshape(lp.shape)
-    # The mean of each of the two sets of draws is subtracted. Otherwise a chain that seldom goes from one set
-    # to the other would have few effective draws.
+    # The draws whose labels are in the order of the first draw, and the other draws, are each centred at
+    # their own mean. Otherwise a chain that seldom changes the order would have few effective draws.
     share = effective_share(lp - np.where(ordered, lp[ordered].mean(), lp[~ordered].mean()))
     if not as_probable(lp[ordered], lp[~ordered], share):
         return None
@@ -107,7 +107,7 @@ def effective_share(lp: np.ndarray) -> float:
 
     draws = lp.shape[1]
     sizes = np.array([array_stats.ess(of_chain[None], method="mean") for of_chain in lp])
-    # the effective sample size of a constant is not defined
+    # the effective sample size of a constant is not defined, and all its draws count
     known = np.where(np.isfinite(sizes), sizes, draws)
     return float(np.clip(known.mean() / draws, 1 / draws, 1.0))
 
@@ -178,7 +178,9 @@ def total_variation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def relabelled(orders: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(chains, elements), the labels of all chains replaced by those of chain 0."""
+    """(chains, elements), each chain's `labels` replaced by the corresponding labels of chain 0, which are in
+    `orders` (chains, K); values that are no labels stay.
+    """
     known = (labels >= 0) & (labels < orders.shape[1])
     first = np.take_along_axis(orders, np.where(known, labels, 0).astype(int), axis=1)
     return np.where(known, first, labels)

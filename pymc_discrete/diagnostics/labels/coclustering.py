@@ -80,8 +80,10 @@ def together(labels: np.ndarray) -> np.ndarray:
     for rows in chunks(draws, n):
         clusters = partitions(labels[rows])
         sizes = clusters.max(axis=1) + 1
-        row = clusters + (np.cumsum(sizes) - sizes)[:, None]  # the rows of H: all clusters of all draws
-        # float32 counts exactly, because a chunk has far fewer than 2^24 draws
+        # H says which sites are in which cluster: it has a row for each cluster of each draw, and a column
+        # for each site. The array `row` has the row of each site's cluster in each draw.
+        row = clusters + (np.cumsum(sizes) - sizes)[:, None]
+        # float32 counts exactly, because `rows` are far fewer than 2^24 draws
         for part in within(sizes, n):
             first, last = row[part].min(), row[part].max()
             H = np.zeros((last - first + 1, n), np.float32)

@@ -44,7 +44,8 @@ def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
             f"{name!r} is a scalar, and {function} compares the labels of several sites. Pass a variable "
             "with one label per site."
         )
-    if labels.dtype.kind != "i":  # integers cannot be added to booleans or to unsigned integers
+    # Labels become indices, and parts of sums with signed integers, which uint64 would turn into floats.
+    if labels.dtype.kind != "i":
         labels = labels.astype(np.int64)
     if not labels.size:
         raise ValueError(f"{name!r} has no draws: its shape is {labels.shape}.")
@@ -80,7 +81,7 @@ def partitions(labels: np.ndarray) -> np.ndarray:
     found = np.empty(labels.shape, np.int16 if n < 2**15 else np.int32)
     for rows in chunks(*labels.shape):
         some = labels[rows]
-        # the sites of each cluster follow one another, the first site first
+        # sorted by their labels, the sites of each cluster follow one another, the cluster's first site first
         order = np.argsort(some, axis=1, kind="stable")
         in_order = np.take_along_axis(some, order, axis=1)
         begins = np.ones(some.shape, bool)

@@ -41,14 +41,14 @@ def matched(draws: np.ndarray, reference: np.ndarray, K: int) -> tuple[np.ndarra
         cells = (np.arange(rows.stop - rows.start)[:, None] * K + draws[rows]) * K + reference
         size = (rows.stop - rows.start) * K**2
         tables[rows] = np.bincount(cells.reshape(-1), minlength=size).reshape(-1, K, K)
-    # `tables` has whole numbers. The addition is less than 1 in all, so that in a tie labels stay as they
-    # are.
+    # The counts in `tables` are whole numbers. Less than 1 in all is added for labels that stay as they are,
+    # so that a permutation changes no more labels than it must in a tie.
     return assigned(tables + np.eye(K) / (K + 1))
 
 
 def assigned(scores: np.ndarray) -> tuple[np.ndarray, float]:
     """For each draw the assignment (K,) of columns to the rows of `scores` (draws, K, K) with the largest
-    total.
+    sum of scores, and this sum over all draws.
     """
     from scipy.optimize import linear_sum_assignment  # imported only here, since the import takes long
 
@@ -72,7 +72,7 @@ def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     p : (draws, n, K) float, the probabilities of the labels of each site in each draw
-    to_new : (draws, K) int
+    to_new : (draws, K) int, the first guess: the new label of each label
     """
     best = -np.inf
     while True:
@@ -82,8 +82,8 @@ def by_probabilities(p: np.ndarray, to_new: np.ndarray) -> np.ndarray:
         batches = list(chunks(len(p), q.size))
         for rows in batches:
             q += np.take_along_axis(p[rows], to_old[rows][:, None, :], axis=2).sum(axis=0)
-        # a mean of 0 belongs to values of 0 in every draw; its logarithm must be finite, and is multiplied by
-        # 0
+        # A label of mean probability 0 has the probability 0 in every draw. The logarithm of the mean is
+        # multiplied by this 0, and must be finite.
         log_q = np.log(np.maximum(q / len(p), np.finfo(float).tiny))
         for rows in batches:
             scores[rows] = p[rows].transpose(0, 2, 1) @ log_q

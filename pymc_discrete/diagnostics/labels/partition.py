@@ -10,7 +10,7 @@ from pymc_discrete.runtime.checks import check_choice
 
 LOSSES = ("VI", "Binder")
 PARTITION_CANDIDATES = 50  # the number of evenly spaced draws among which the search begins
-STARTS = 3  # the number of the best of these draws that are improved by moves of single sites
+STARTS = 3  # the number of candidates, the best ones, that are improved by moves of single sites
 LARGEST_CLUSTER_TABLE = 2**30  # the number of bytes that the table of the clusters of all draws may take
 ROUNDING = 1e-12  # a smaller change of the loss counts as no change
 
@@ -149,8 +149,8 @@ class Information:
 
         The greedy search of Rastelli and Friel 2018. There are at most twice as many clusters as in any draw.
         """
-        # D[m] is the increase of g(m) by one more site; the last element is read for a site's own cluster
-        # only
+        # D[m] is the increase of g(m) = m log(m) / n with one more site; the last element is read for a
+        # site's own cluster only, where it is overwritten
         D = np.append(np.diff(self.g), 0.0)
         current, sizes = one.astype(int), np.bincount(one, minlength=self.room)
         tables, every = self.intersections(current, self.room), np.arange(len(self.clusters))
@@ -159,7 +159,7 @@ class Information:
             improved = False
             for i, of_draws in enumerate(self.by_site):
                 a = current[i]
-                # the clusters in use, and an empty one
+                # the site chooses among the first k clusters: those in use, and an empty one
                 k = min(int(np.flatnonzero(sizes)[-1]) + 2, self.room)
                 shared = tables[every, of_draws, :k]
                 change = D[sizes[:k]] - 2 * self.weights @ D[shared]
@@ -178,10 +178,10 @@ class Information:
 
 
 class Pairs:
-    """The expected share of pairs of sites that are together in one of two partitions only: this one and a
-    draw.
+    """Binder's loss of a partition: the expected share of pairs of sites that are together in this partition
+    or in that of a draw, but not in both.
 
-    It depends on the draws only through how often two sites are together (Binder 1978).
+    The loss depends on the draws only through how often two sites are together (Binder 1978).
 
     Parameters
     ----------

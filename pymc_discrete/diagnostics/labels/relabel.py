@@ -423,7 +423,7 @@ def permuted_along(variable: xarray.DataArray, names: list[str], to_old: np.ndar
 
 
 def renamed(labels: xarray.DataArray, to_new: np.ndarray) -> xarray.DataArray:
-    """Labels (..., chain, ..., draw, ...) replaced by the new ones, to_new (chain, draw, K)."""
+    """Labels (..., chain, ..., draw, ...) replaced by the new label of each, to_new (chain, draw, K)."""
     where = [labels.dims.index(d) for d in ("chain", "draw")]
     values = np.moveaxis(labels.values, where, (0, 1))
     flat = values.reshape(*values.shape[:2], -1).astype(int, copy=False)

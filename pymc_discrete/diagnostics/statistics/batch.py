@@ -51,7 +51,7 @@ class BatchOfElements:
         single = found.first == found.last
         site, k, n = found.site[single], found.first[single], self.ess_of_indicators[single]
         errors[site, k] = np.sqrt(p[site, k] * (1.0 - p[site, k]) / n)
-        # for a site with two values, the other indicator is 1 less this one
+        # for a site with two values one indicator is kept; that of the other value has the same error
         two = (p > 0).sum(axis=1) == 2
         error = np.where(np.isnan(errors), 0.0, errors).max(axis=1)
         return np.where(two[:, None] & (p > 0), error[:, None], errors)

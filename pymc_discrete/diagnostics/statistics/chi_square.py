@@ -56,15 +56,15 @@ def chi_square(
 
     Returns
     -------
-    What was given with an axis "quantity" in the place of chains and draws: the statistic, divided such that
-    it is compared with chi2; its degrees of freedom; c in draws; p. All are nan where all draws are equal, p
-    alone where there are too few effective draws.
+    Four quantities, in the type of `data`, with an axis "quantity" in the place of chains and draws: the
+    statistic, divided such that it is compared with chi2; its degrees of freedom; c in draws; p. All are nan
+    where all draws are equal, p alone where there are too few effective draws.
 
     Raises
     ------
     ValueError
-        For draws that are not integers, fewer than 4 of them, names that do not exist, and other words than
-        these for `compare` and `method`.
+        For draws that are not integers, fewer than 4 of them, names that do not exist, and unknown words for
+        `compare` and `method`.
 
     References
     ----------
@@ -135,7 +135,7 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
     n = x.shape[2] if compare == "chains" else int(STRETCH * x.shape[2])
     left = np.arange(len(x))
     while len(left):
-        # in each iteration, sites with rare categories lose one category
+        # in each iteration, the rare categories of a site are merged, until none is rare or two are left
         y = categories[left]
         G = int(y.max()) + 1
         counts = counts_of_values(y, np.arange(G))
@@ -162,8 +162,8 @@ def tested(x: np.ndarray, group: np.ndarray, compare: str, method: str) -> np.nd
 
 
 def merged(y: np.ndarray, p: np.ndarray, rare: np.ndarray) -> np.ndarray:
-    """The categories y (sites, chains, draws), with the rare categories of each site merged; at least two
-    remain.
+    """The categories y (sites, chains, draws), with all rare categories of a site, and the two rarest in any
+    case, merged into one.
     """
     order = np.argsort(np.where(p > 0, p, np.inf), axis=1)
     rare[np.arange(len(p))[:, None], order[:, :2]] = True
@@ -173,7 +173,8 @@ def merged(y: np.ndarray, p: np.ndarray, rare: np.ndarray) -> np.ndarray:
 
 
 def compared(y: np.ndarray, counts: np.ndarray, p: np.ndarray, compare: str) -> tuple[np.ndarray, int]:
-    """(sites,) float, X2 without a correction for autocorrelation, and the degrees of freedom for each delta.
+    """(sites,) float, the statistic X2 of `chi_square`, and d - 1, the degrees of freedom of each of its
+    terms delta_i chi2(d - 1).
 
     Parameters
     ----------
@@ -188,12 +189,14 @@ def compared(y: np.ndarray, counts: np.ndarray, p: np.ndarray, compare: str) -> 
     n = int(STRETCH * draws)
     G = np.arange(p.shape[1])
     first, last = counts_of_values(y[..., :n], G) / n, counts_of_values(y[..., -n:], G) / n
-    # with two intervals, each is half of their difference away from their mean
+    # the shares in the first and the last interval are each half of their difference away from their mean
     return n / 2 * ((first - last) ** 2 / safe).sum(axis=(1, 2)), chains
 
 
 def weiss(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """tr D and tr D^2 (sites,) for DAR(1) chains, where all eigenvalues are (1 + phi) / (1 - phi)."""
+    """tr D and tr D^2 (sites,), with D as in `chi_square`, for DAR(1) chains, for which all eigenvalues of D
+    are (1 + phi) / (1 - phi).
+    """
     n, m = y.shape[2], (p > 0).sum(axis=1)
     same = (y[..., 1:] == y[..., :-1]).mean(axis=(1, 2))
     # Deonovic and Smith 2017
@@ -215,20 +218,22 @@ def long_run(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     trace, square = np.empty(len(y)), np.empty(len(y))
     for i in range(len(y)):
         k = np.flatnonzero(p[i])
-        # the indicators have the shape (m, chains, n)
+        # the indicators of the m categories, divided by the root of p, of the shape (m, chains, n)
         z = (y[i] == k[:, None, None]) / np.sqrt(p[i, k])[:, None, None]
         z = z - z.mean(axis=2, keepdims=True)
         covariance = autocovariance(z.reshape(1, -1, n))[0] * len(k)
         pairs = covariance[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
         T = 2 * int(first_not_positive(pairs[None])[0]) - 1  # the last lag that counts, by Geyer 1992
-        # the sums of z over the lags -T, ..., T
+        # for each draw, the sum of the scaled indicators over the draws up to T before and after it
         to = np.concatenate([np.zeros((*z.shape[:2], 1)), np.cumsum(z, axis=2)], axis=2)
         s = np.arange(n)
         around = to[..., np.minimum(s + T + 1, n)] - to[..., np.maximum(s - T, 0)]
         D = z.reshape(len(k), -1) @ around.reshape(len(k), -1).T / (chains * n)
-        # means of chains were subtracted in place of the true mean, which takes D / n from each lag
+        # The means of chains were subtracted in place of the true mean, which lowers the covariance at each
+        # of the 2 T + 1 lags by D / n.
         D /= max(1.0 - (2 * T + 1) / n, 0.1)
-        least = (len(k) - 1) / np.log10(chains * n)  # the bound for antithetic chains, as for the ESS
+        # the least tr D of antithetic chains, by the bound that Stan and ArviZ set on their ESS
+        least = (len(k) - 1) / np.log10(chains * n)
         trace[i] = max(np.trace(D), least)
         square[i] = (D**2).sum() if trace[i] > least else least**2 / (len(k) - 1)
     return trace, square

@@ -1,7 +1,8 @@
 """Effective numbers of draws of categories, and of whole vectors of them.
 
 `arviz_stats.ess` computes one element after another, and takes a quarter of a minute for 10,000 sites of
-three values. Here the same estimate is computed for many rows at once; a test compares the two.
+three values. This file computes the same estimate for many elements at once; a test compares its results with
+those of `arviz_stats`.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ def categorical_ess(data: Any, var_names: str | list[str] | None = None) -> Any:
 
     Returns
     -------
-    What was given without the axes of chains and draws, in draws; nan where all draws are equal
+    Numbers of draws, in the type of `data` without the axes of chains and draws; nan where all draws are
+    equal
 
     Raises
     ------
@@ -105,7 +107,8 @@ def array_of(draws: Any) -> np.ndarray:
 def present(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Sites, values and weights (rows,) of all indicators of a batch, a bounded number of rows at a time.
 
-    For a site with two values one indicator is enough, with weight 2, since the other one is 1 less this one.
+    For a site with two values the indicator of one value is enough, with weight 2, since the indicator of the
+    other value is 1 less it.
     """
     c = counted(x)
     there = c.of_chains.any(axis=1)
@@ -138,7 +141,9 @@ def ess_of_mean(y: np.ndarray) -> np.ndarray:
 
 
 def moments(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Autocovariances (rows, n) of y (rows, chains, draws) in halves, and variances of their means."""
+    """Autocovariances (rows, n) of the halves of the chains of y (rows, chains, draws), averaged, and the
+    variances (rows,) of the means of the halves.
+    """
     half = in_halves(y)
     means = half.mean(axis=2, dtype=float)
     centred = half - means[..., None].astype(half.dtype)
@@ -148,8 +153,8 @@ def moments(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def autocovariance(centred: np.ndarray) -> np.ndarray:
     """(rows, n) float, autocovariances at lags 0 ... n - 1 of (rows, chains, n), averaged over the chains.
 
-    They are computed in single precision, which takes half of the time; their error is about 1e-7 of the
-    value at lag 0.
+    Single precision takes half of the time; the error of the autocovariances is about 1e-7 of the value at
+    lag 0.
     """
     n = centred.shape[2]
     length = 2 ** (2 * n - 1).bit_length()
@@ -163,7 +168,7 @@ def effective(covariance: np.ndarray, between: np.ndarray, chains: int) -> np.nd
 
     Parameters
     ----------
-    covariance : (rows, n), lag by lag, the mean over the chains
+    covariance : (rows, n), the autocovariances at lags 0 ... n - 1, averaged over the chains
     between : (rows,), the variance of the means of the chains, B / n
     chains : number of chains, of n draws each
     """
@@ -183,11 +188,12 @@ def effective(covariance: np.ndarray, between: np.ndarray, chains: int) -> np.nd
 def correlation_time(rho: np.ndarray) -> np.ndarray:
     """(rows,) float, draws: -1 + 2 sum of rho (rows, n) over lags, truncated and smoothed as in Geyer 1992.
 
-    Sums of two lags are positive and decrease in a reversible chain; they count until the first sum that is
-    not positive; if the even lag of this sum is positive, it still counts once.
+    The sums of rho at an even lag and at the lag after it are positive and decrease in a reversible chain.
+    They count until the first sum that is not positive; of this sum, rho at the even lag still counts once if
+    it is positive.
     """
     n = rho.shape[1]
-    count = max((n - 3) // 2, 0) + 1  # as many pairs as ArviZ uses
+    count = max((n - 3) // 2, 0) + 1  # as many pairs of an even and an odd lag as ArviZ uses
     even = rho[:, 0 : 2 * count : 2]
     pairs = even + rho[:, 1 : 2 * count : 2]
     end = first_not_positive(pairs)

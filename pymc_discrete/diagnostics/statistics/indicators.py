@@ -47,7 +47,7 @@ class Indicators(NamedTuple):
         return found
 
     def greatest(self, statistic: np.ndarray, sites: int) -> np.ndarray:
-        """(sites,) float, the greatest value of a statistic (rows,) over the indicators of each site."""
+        """(sites,) float, the greatest value of a statistic (rows,) over each site's judged indicators."""
         return -self.least(-statistic, sites)
 
 

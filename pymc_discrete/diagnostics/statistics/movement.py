@@ -57,7 +57,7 @@ class MovementOfChain:
         self._moved_in = np.zeros((STRETCHES, len(first)), bool)
 
     def note(self, x: np.ndarray) -> None:
-        """Count the moves from the last draw to the next one (elements,)."""
+        """Count the moves from the last draw to the next draw x (elements,)."""
         changed = x != self._last
         self._moves += changed
         self._moved_in[np.searchsorted(self._ends, self._seen, side="right") - 1] |= changed
@@ -78,7 +78,7 @@ def moved(data: Any, var_names: str | list[str] | None = None) -> Any:
 
     Returns
     -------
-    What was given without the axes of chains and draws, from 0 to 1
+    Shares from 0 to 1, in the type of `data` without the axes of chains and draws
     """
     return per_element(lambda x: moves_of(x).mean(axis=1) / (x.shape[2] - 1), data, var_names)
 
@@ -107,7 +107,7 @@ def stretches_of(x: np.ndarray) -> np.ndarray:
 
 
 def ends_of_stretches(changes: int) -> np.ndarray:
-    """(STRETCHES + 1,) int, the ends of `STRETCHES` intervals into which so many changes between draws are
-    divided.
+    """(STRETCHES + 1,) int, the ends of the `STRETCHES` intervals into which a chain with `changes` steps
+    from draw to draw is divided.
     """
     return np.linspace(0, changes, STRETCHES + 1).astype(int)

@@ -22,8 +22,8 @@ def categorical_rhat(data: Any, var_names: str | list[str] | None = None) -> Any
 
     Returns
     -------
-    What was given without the axes of chains and draws; nan where all draws are equal, infinite where the
-    chains stand still at different values
+    R-hat, in the type of `data` without the axes of chains and draws; nan where all draws are equal, infinite
+    where the chains stand still at different values
 
     Raises
     ------
@@ -52,7 +52,7 @@ def hamming_rhat(draws: Any) -> tuple[float, float]:
     B / n) / W).
 
     One site of 500 that stands still at different values changes the R-hat of the vector by a thousandth
-    only, so look at both.
+    only, so look at the R-hat of the worst site too.
 
     Parameters
     ----------
@@ -117,7 +117,9 @@ def rhat_of_indicators(shares: np.ndarray, n: int, found: Indicators) -> np.ndar
 
 
 def ratio(within: np.ndarray, between: np.ndarray, n: int) -> np.ndarray:
-    """R-hat, given W and B / n, for n draws; 1 where both are 0, and infinite where only W is 0."""
+    """R-hat of chains of n draws, given the variance `within` chains and the variance `between` their means;
+    1 where both variances are 0, and infinite where only `within` is 0.
+    """
     none = within <= 1e-14
     rhat = np.sqrt((n - 1) / n + np.maximum(between, 0.0) / np.where(none, 1.0, within))
     return np.where(none, np.where(between <= 1e-14, 1.0, np.inf), rhat)
