@@ -37,7 +37,9 @@ from pymc_discrete.structure.sums import all_summands
 
 _kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
 
-CHECKED = "_value_and_slopes"  # `at` runs seldom: only to check the point at which a chain starts
+# The method of `ContinuousDensity` that is compiled with little optimisation, since it runs seldom: only to
+# check the points at which chains start.
+CHECKED = "_value_and_slopes"
 
 
 class ContinuousDensity(CompiledMethods):
@@ -51,7 +53,7 @@ class ContinuousDensity(CompiledMethods):
     point : {value variable name: array}
         A point that gives the shapes of all value variables.
     vectors : {name: names of value variables}, optional
-        Variables outside the block that are passed as parts of one vector with this name.
+        Variables outside the block that are passed as parts of one vector, whose name is the key.
     structure : Structure, optional
         The structure of the model, if its numbers are inputs of the density and no constants in it.
     slopes : bool
@@ -189,14 +191,14 @@ class ContinuousDensity(CompiledMethods):
         return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])
 
     def parts(self, q) -> list[Any]:
-        """The values of the block's variables at q (size,)."""
+        """The values of the block's variables, in the order of the graph, from the vector q (size,)."""
         return [
             q[end - int(np.prod(s, dtype=int)) : end].reshape(s)
             for end, s in zip(self._ends, self._shapes, strict=True)
         ]
 
     def others(self, point: Mapping[str, Any]) -> list[Any]:
-        """The values at a point of the variables outside the block."""
+        """The values at a point of the graph's variables outside the block, in the order of the graph."""
         return [point[v.name] for v in self.graph.others]
 
     def joined(self, q, point: dict[str, Any]) -> dict[str, Any]:
@@ -233,17 +235,18 @@ class ContinuousDensity(CompiledMethods):
         return lambda q: change(self._summands(*self.parts(q), *others), at_start)
 
     def differentiable(self, start, others: list[Any]) -> Callable:
-        """The function of `near`, with PyTensor's gradient as its derivative.
+        """The sum of the terms that depend on the block, as `near` returns it: a function of q.
 
-        JAX's own gradient of `where(ok, f(q), -inf)` is nan where the gradient of f is not finite, even if
-        `ok` is False.
+        Its derivative in JAX is PyTensor's gradient. JAX's own gradient of `where(ok, f(q), -inf)` is nan
+        where the gradient of f is not finite, even if `ok` is False.
         """
         values, evaluate = separated(self.value_and_slope(start, others), start)
-        # NUTS also evaluates the density once outside of its loops, at the start of a draw. Without a
-        # barrier, XLA computes the inputs again there, in every loop over elements that reads them.
+        # `values` is what the density needs and does not depend on q. NUTS also evaluates the density once
+        # outside of its loops, at the start of a draw. Without a barrier, XLA would compute `values` again
+        # for this evaluation, in every loop over elements that reads some of them.
         values = jax.lax.optimization_barrier(values)
-        # A jitted function is compiled with its caller; here `jit` only saves tracing it again for each of
-        # its uses.
+        # A jitted function that a jitted function calls is compiled with the latter. `jit` is used only so
+        # that JAX traces the density once, and not for each of its uses.
         traced_once = jax.jit(evaluate)
         evaluate = functools.partial(traced_once, values)
 
@@ -255,7 +258,7 @@ class ContinuousDensity(CompiledMethods):
         return logdensity
 
     def value_and_slope(self, start, others: list[Any]) -> Callable:
-        """A function of q that returns the value of `near`'s function and its gradient (size,)."""
+        """A function of q that returns what the function from `near` returns, and the gradient (size,)."""
         n = len(self.graph.values)
         at_start = reference(self._summands(*self.parts(start), *others)) if floats_are_32_bit() else None
 
@@ -272,16 +275,16 @@ class ContinuousDensity(CompiledMethods):
     def value_and_slopes(self, point: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray]]:
         """The value of `logdensity` at a point, and its gradient {value variable: array}.
 
-        It runs a program that is compiled at the first call.
+        The program that computes them is compiled at the first call.
         """
         value, rest, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
         slopes = {v.name: np.asarray(s) for v, s in zip(self.graph.values, slopes, strict=True)}
         return np.asarray(value) + np.asarray(rest), slopes
 
     def at(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """(), the sum of the terms that depend on the block, and its gradient (size,), on the host.
+        """(), the sum of the terms that depend on the block, and its gradient (size,), as NumPy arrays.
 
-        It runs the same program as `value_and_slopes`.
+        Both are computed by the program that `value_and_slopes` runs, too.
         """
         value, _, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
         return np.asarray(value), np.concatenate([np.ravel(s) for s in slopes])
@@ -296,7 +299,7 @@ class ContinuousDensity(CompiledMethods):
 
     @functools.cached_property
     def _parts_of_sum(self) -> list[Variable]:
-        """Tensors whose elements add up to the log density."""
+        """Tensors whose elements add up to the sum of the terms that depend on the block."""
         return [p for t in self._terms for p in all_summands(t, self.graph)]
 
     @functools.cached_property

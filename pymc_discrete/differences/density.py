@@ -57,7 +57,7 @@ class ModelDensity(SumOfParts):
     Attributes
     ----------
     graph : LogpGraph
-    totals : counts whose totals take their place, so that sites have values of totals
+    totals : counts in whose places the space has totals: sums with other counts, which move more easily
     integrated : names of the value variables that are integrated out
     numbers : dict
         {name: value} of the inputs of the density that are data or constants of the model, or further
@@ -135,7 +135,7 @@ class ModelDensity(SumOfParts):
     def for_model(
         self, point: dict[str, np.ndarray], numbers: dict[str, np.ndarray]
     ) -> "ModelDensity | None":
-        """The same density for another model of the same structure; the two share their compiled functions.
+        """A density for another model of the same structure, which shares the compiled functions of this one.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class ModelDensity(SumOfParts):
     def rounding(self, point: dict[str, np.ndarray]) -> float:
         """The largest rounding error of the log density at a point, in units of the machine epsilon.
 
-        See `rounding_of`.
+        The error is found from the graph, by `rounding_of`.
         """
         with PYTENSOR, np.errstate(all="ignore"):
             return float(self._rounding(*self.graph.arguments(self.numbers | point)))
@@ -243,8 +243,7 @@ class ModelDensity(SumOfParts):
         return found
 
     def check_integral(self, point: dict[str, np.ndarray]) -> None:
-        """Refuse, on the host, an integral that does not exist at a point, or would not exist for other
-        gates.
+        """Refuse an integral that does not exist at a point, or would not exist if gates had other values.
 
         Raises
         ------
@@ -258,7 +257,7 @@ class ModelDensity(SumOfParts):
                     of.check(values)
 
     def draw_integrated(self, key, x, context: ContextOfModel) -> tuple[dict[str, Any], Any]:
-        """A draw of the variables that are integrated out, given x, and its log density in nats.
+        """A draw of the variables that are integrated out, given x, and the log density of the draw in nats.
 
         Returns
         -------

@@ -89,7 +89,7 @@ class FunctionDensity(GivenInputs):
             # Grathwohl et al. 2021, Eq. 3, for every kind of site: the slope times the step
             d = slope[:, None] * (values - x[:, None])
         # Where the slope is infinite or nan, a possible neighbour could count as impossible. With an
-        # estimated difference of 0 it can still be proposed.
+        # estimated difference of 0 the neighbour can still be proposed.
         d = jnp.where(jnp.isfinite(d), d, 0.0)
         return self.allowed(x, value), masked_differences(d, values, inside, x)
 

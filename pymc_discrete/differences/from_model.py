@@ -78,7 +78,7 @@ def target_from_model(
         support=support,
         window=window,
         integrate=integrate,
-        # a factor graph, for example, which is made from a target, needs the values as constants
+        # A user may make a factor graph of the target, for example, which needs data as constants.
         with_numbers=False,
         constrained=vars is not None,
     )
@@ -104,8 +104,8 @@ def target_of(
     Parameters
     ----------
     constrained : whether the block may have vectors whose elements cannot change alone
-    equations : whether linear equations, without which the log density is -inf, become a constraint of the
-        space, and counts that limit each other get lines
+    equations : whether linear equations become a constraint of the space if the log density is -inf where
+        they do not hold, and counts that limit each other get lines
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ only in them
     """
@@ -211,5 +211,6 @@ def density_of(
     def use(kept: ModelDensity, numbers: dict[str, np.ndarray]) -> ModelDensity | None:
         return kept.for_model(block.point, numbers)
 
-    # Numbers in equations are a part of the space, so that the density is not used again with other numbers.
+    # Numbers in linear equations of sites are a part of the space, so a density with equations is not used
+    # again for a model with other numbers.
     return _kept.get(block.model, asked, make, use, with_numbers and not block.equations)

@@ -1,4 +1,4 @@
-"""Evaluates the parts of a function that do not depend on its argument once, not at every call."""
+"""Evaluates what a function computes without its argument once, and not at every call."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +10,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
     """The values in a function that do not depend on its argument, and a function that computes the rest.
 
-    XLA does not move all of these computations out of the loops of NUTS, in which such a function is
-    evaluated.
+    The function is evaluated in the loops of NUTS. XLA does not move all computations of such values out of
+    these loops.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
     Returns
     -------
     values : list of arrays
-    evaluate : (values, argument) -> the result of the function; it reads nothing else
+    evaluate : (values, argument) -> the result of the function; `evaluate` reads nothing else
     """
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(argument)
     jaxpr, tree = closed.jaxpr, jax.tree.structure(shapes)
@@ -45,6 +45,6 @@ def separated(function: Callable, argument: Any) -> tuple[list[Any], Callable]:
 
 
 def piece_of(jaxpr: Jaxpr, inputs: list, outputs: list, equations: list) -> Callable:
-    """A function made of some of the equations of a JAX program."""
+    """A function made of some of the equations of a JAX program, with the given inputs and outputs."""
     piece = Jaxpr((), inputs, outputs, equations, jaxpr.effects, jaxpr.debug_info.with_unknown_names())
     return jaxpr_as_fun(ClosedJaxpr(piece, ()))

@@ -1,4 +1,4 @@
-"""The choice of a method to compute the differences of each term of a block, by counted cost."""
+"""The choice of a part to compute the differences of each term of a block's log density, by counted cost."""
 
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,26 +25,31 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import INTEGRATED
 from pymc_discrete.structure.terms import Term, split
 
-# Exact differences of a dense term, whose elements each depend on many sites, are computed if the estimated
-# number of operations is below one of the next three constants. Else the gradient estimates the differences.
-CHEAP_DIFFERENCES = 2e5  # the number of operations of all differences together
-# the number of operations for each move, and for each element of the linear maps that a move changes
+# A term is dense if its elements each depend on many sites. Exact differences of a dense term are computed if
+# all together take at most so many operations, or if another limit allows more; else the gradient estimates
+# the differences.
+CHEAP_DIFFERENCES = 2e5
+# Exact differences of a dense term with linear maps may take this many operations for each move and each
+# element of a map's output.
 CHEAP = 64.0
-# the number of operations of all differences, if the gradient says nothing about them (it is "blind")
+# Exact differences of a dense term may take this many operations together if the gradient says nothing about
+# them (it is "blind").
 BEARABLE = 1e9
-# Gibbs sampling evaluates a site with a wide support at some of its values only: as many as together cost
-# this many additions, about 100 microseconds.
+# Gibbs sampling evaluates a site with a wide support at some of its values only: at so many that a draw of
+# all such sites costs this many additions, about 100 microseconds.
 CHEAP_DRAW = 2.5e5
-# A draw tries at least this many values of a label without an order, whatever they cost. The values are
-# chosen at random, and few may be likely: if the label is a cell of a map, only cells near the place where an
-# animal was caught.
+# A Gibbs draw of a label without an order tries at least this many of its values, whatever that costs. The
+# values are chosen at random, and few may be likely: if the label is a cell of a map, only cells near the
+# place where an animal was caught.
 FEWEST_LABELS = 16
-WIDEST_STRETCH = 4096  # the largest number of steps in a stretch of values, see `Variable.width`
+# the largest number of steps in a stretch, the values among which Gibbs sampling draws (`Variable.width`)
+WIDEST_STRETCH = 4096
 
 
 class Reason(NamedTuple):
-    """The way in which the differences of a variable are computed, and why; the reason with the highest rank
-    is reported.
+    """The way in which the differences of a variable are computed, and why.
+
+    A variable may have several: the one with the highest rank is reported.
     """
 
     rank: float
@@ -80,7 +85,7 @@ class Plan:
         self.dependence, self.graph, self.space = dependence, dependence.graph, space
         sized = [m for m in space.members if m.size]
         self._starts = [m.start for m in sized]
-        # for every named array that has sites, the reason for the way in which its differences are computed
+        # for each variable of the model that has sites, how and why its differences are computed so
         self._reasons = [Reason(-1, "exact", "no term depends on it")] * len(sized)
         sparse: list[Term] = []
         dense: list[Term] = []
@@ -125,7 +130,7 @@ class Plan:
                 self._reasons[m] = Reason(rank, way, reason)
 
     def _sort_sparse(self, terms: list[Term]) -> tuple[list[Unary], list[Pair], list[Joined]]:
-        """Sort the elements of sparse terms into tables of one site, tables of two sites, and the rest."""
+        """Sort the elements of sparse terms: into tables of one site, tables of two sites, and no table."""
         unary: list[Unary] = []
         pairs: list[Pair] = []
         joined: list[Joined] = []
@@ -143,7 +148,7 @@ class Plan:
         return unary, pairs, joined
 
     def _tabulated(self, term: Term, sites: np.ndarray) -> tuple[list[Unary], list[Pair], np.ndarray]:
-        """Sort the elements of a term into tables of one site, tables of two sites, and the rest.
+        """Sort the elements of a term: into tables of one site, tables of two sites, and no table.
 
         Parameters
         ----------
@@ -161,7 +166,8 @@ class Plan:
             number[start : start + v.size] = n
         unary: list[Unary] = []
         pairs: list[Pair] = []
-        # A draw of an element of a permutation looks at two values only, but a table has all values.
+        # A draw of an element of a permutation looks at two values only. A table would have all values, so
+        # what depends on such an element is not tabulated.
         swapped = np.isin(sites, space.swapped).any(axis=1)
         remaining = (count > 2) | swapped
         one = np.flatnonzero((count == 1) & ~swapped)
@@ -175,8 +181,8 @@ class Plan:
             unary.append(Unary(term, elements, int(n), dependence, space))
         two = np.flatnonzero((count == 2) & ~swapped)
         if len(two) and (space.drawn_with >= 0).any():
-            # Sites of one set move together: an element that depends on two of them is evaluated after both
-            # have moved.
+            # Sites of one set move together. An element of the term that depends on two sites of a set is
+            # evaluated after both have moved, and not tabulated.
             sets = space.drawn_with[sites[two, :2]]
             together = (sets[:, 0] >= 0) & (sets[:, 0] == sets[:, 1])
             remaining[two[together]] = True
@@ -184,8 +190,8 @@ class Plan:
         for a, b in unique_pairs(number[sites[two, :2]])[0] if len(two) else ():
             members = two[(number[sites[two, 0]] == a) & (number[sites[two, 1]] == b)]
             (_, va), (_, vb) = blocks[a], blocks[b]
-            # A table costs Ka Kb evaluations in each context and saves Ka + Kb in each transition. A context
-            # is assumed to have d / 2 transitions, and at least 5.
+            # A table of two sites with Ka and Kb values costs Ka Kb evaluations in each context, and saves
+            # Ka + Kb in each transition. A context is assumed to have d / 2 transitions, and at least 5.
             worth = (va.K + vb.K) * max(space.d, 10) / 2 >= va.K * vb.K
             if not (va.finite and vb.finite and worth and va.K * vb.K * len(members) <= LARGEST_TABLES):
                 remaining[members] = True
@@ -193,17 +199,18 @@ class Plan:
             ends = (sites[members, 0], sites[members, 1])
             pair = Pair(term, members, *ends, (int(a), int(b)), dependence, space)
             if not all(side.site_pairs.unique for side in pair.sides):
-                # If a few sites have most of the pairs, padded tables would be mostly padding.
+                # A few sites have most of the pairs. Tables with as many pairs for each site would be mostly
+                # padding.
                 remaining[members] = True
                 continue
             pairs.append(pair)
         return unary, pairs, np.flatnonzero(remaining)
 
     def _add_dense(self, terms: list[Term], how: str) -> None:
-        """Add the dense parts of a term, all with the same method.
+        """Add parts for the dense summands of one term of the model: exact ones for all, or one gradient.
 
-        A gradient of some of the parts would cost as much as a gradient of all of them, and errors of
-        first-order estimates that cancel in the sum of all parts would remain.
+        A gradient of some of the summands would cost as much as a gradient of all of them, and errors of
+        first-order estimates that cancel in the sum of all summands would remain.
         """
         dependence, space = self.dependence, self.space
         parts = [
@@ -242,7 +249,7 @@ class Plan:
             self._note_reason(part.sites, 2, part.way, reason)
 
     def _gradient_of_all(self, sparse: list[Term], dense: list[Term]) -> Gradient:
-        """Add the gradient of all terms, for users who ask for it with differences="gradient".
+        """The part that estimates the differences of all terms by a gradient, for differences="gradient".
 
         A variable on which no term depends, such as a uniform variable, needs no gradient.
 
@@ -305,7 +312,10 @@ class Plan:
 
     @cached_property
     def local(self) -> list[np.ndarray] | None:
-        """`Interactions.neighbourhoods`, or None if differences of some sites cannot be computed alone."""
+        """For each variable, which sites of it have differences that change with each site of the block.
+
+        The list is None if these are many, or if the differences of a few sites cannot be computed alone.
+        """
         return self.interactions.neighbourhoods if self.in_place.padded else None
 
     def wide(self) -> tuple[list[int], dict[int, int]]:
@@ -328,7 +338,8 @@ class Plan:
             if v.counts.max() <= values:
                 whole.append(n)
             else:
-                # a stretch need not extend beyond the window, which is scaled to the distribution
+                # A stretch has at most as many steps as the largest offset of the window, which is scaled to
+                # the distribution.
                 most = min(WIDEST_STRETCH, int(np.max(np.asarray(v.offsets))))
                 fewest = FEWEST_LABELS if v.nominal else v.width
                 widths[n] = max(fewest, int(2 ** np.floor(np.log2(np.clip(values, 1.0, most)))))

@@ -4,9 +4,9 @@ A Scan such as c_t = gamma c_{t-1} + s_t, whose steps are linear in a sequence s
 
     c = c at s = 0, plus A s,
 
-and column j of A is the change of c if s_j alone grows by 1. The columns are computed by the same Scan for
-all unit vectors at once, once per context; a change of one site then adds a multiple of one column, as in any
-other linear map.
+and column j of A is the change of c if s_j alone grows by 1. The columns are computed once per context, by a
+Scan with the same steps for all unit vectors s at once; a change of one site then adds a multiple of one
+column, as in any linear map.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from pymc_discrete.integrals.integrate import QuadraticDegree
 from pymc_discrete.structure.logp_graph import LogpGraph
 from pymc_discrete.structure.rebuild import rebuild, rewritten
 
-LARGEST_MATRIX = 2**22  # the largest number of elements of a matrix
+LARGEST_MATRIX = 2**22  # the largest number of elements of a matrix that takes the place of a recursion
 
 
 def with_matrices(graph: LogpGraph) -> None:
@@ -39,7 +39,9 @@ def with_matrices(graph: LogpGraph) -> None:
 
 
 def as_matrix(node: Apply, inputs: list[Variable], graph: LogpGraph) -> list[Variable] | None:
-    """The outputs of a Scan on `inputs`, written with a matrix; None if it is not linear in one sequence.
+    """The outputs of a Scan, written as a matrix times a sequence plus what does not depend on the sequence.
+
+    The result is None unless one sequence alone depends on the block, and the Scan is linear in it.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ def as_matrix(node: Apply, inputs: list[Variable], graph: LogpGraph) -> list[Var
     new = []
     for old, without, response in zip(node.outputs, base, responses, strict=True):
         shape = graph.shape(old)
-        # the shape is (T, everything else): row j is the change of the outputs if element j grows by 1
+        # row j of T rows is the change of the outputs if element j of the sequence grows by 1
         rows = pt.moveaxis(response - without[:, None], 1, 0).reshape((T, int(np.prod(shape))))
         new.append(without + pt.dot(pt.cast(values, float_type), rows).reshape(shape))
     return new

@@ -33,7 +33,7 @@ class ContextOfModel(NamedTuple):
     Attributes
     ----------
     leaves : list of flat arrays
-        The values of `ModelDensity.leaves`.
+        The values of the density's `leaves`: of the tensors outside the block that terms and parts read.
     untouched : () nats
         The sum of the terms that do not depend on the block and that JAX can compile.
     parts : list
@@ -68,7 +68,7 @@ class SumOfParts(GivenInputs):
     untouched: Untouched
 
     def _compile(self) -> None:
-        """Convert the log density, and the variables that the parts read, to JAX functions."""
+        """Make JAX functions of the log density, of its leaves, and of the parts' `tensors`."""
         terms = [Term(name, t, None).total for name, t in self.graph.terms]
         total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
@@ -84,7 +84,9 @@ class SumOfParts(GivenInputs):
 
     @cached_property
     def _summands(self):
-        """A function of the inputs: tensors whose elements sum to the log density."""
+        """A function of the values of `_inputs` that returns tensors whose elements add up to the terms that
+        depend on the block.
+        """
         return jaxify(self._inputs, [s for _, t in self.graph.terms for s in all_summands(t, self.graph)])
 
     # ------------------------------------------------------------ a state in a context
@@ -92,15 +94,19 @@ class SumOfParts(GivenInputs):
         return self.with_parts(self.without_parts(inputs))
 
     def with_parts(self, context: ContextOfModel) -> ContextOfModel:
-        """The context completed with the contexts of the parts, from the result of `without_parts`."""
-        # The contexts of the parts are the same for every x, so any x can be passed. Padding in the tables of
-        # indices may read the values of x, but results computed from padding are masked later.
+        """The context with the contexts of the parts, made from one without them (see `without_parts`)."""
+        # The context of a part is the same for every x, so the lowest x is passed. Where a part pads its
+        # tables of indices, it may read values of x, but what is computed from padding is masked later.
         arrays = self.arrays(jnp.asarray(self.space.lower), context)
         return context._replace(parts=[p.context(arrays) for p in self.parts])
 
     def values_of_leaves(self, convert: Callable = jax_funcify) -> Callable[..., tuple[Any, ...]]:
-        """A function of the inputs that `without_parts` needs, whose Ops are converted as described in
-        `JaxFunction`.
+        """A JAX function of the inputs of the context, which returns the leaves and the terms that do not
+        depend on the block, for `without_parts`.
+
+        Parameters
+        ----------
+        convert : a function that makes JAX functions of Ops, see `JaxFunction`
         """
         return jaxify(self.graph.others, [*self.leaves, *self.untouched.in_jax], convert)
 
@@ -128,7 +134,9 @@ class SumOfParts(GivenInputs):
         return arrays
 
     def _values(self, x, context: ContextOfModel) -> list[Any]:
-        """The values of `_inputs` at x, in their shapes."""
+        """The values of `_inputs`, which are the variables of the block, at x, and the leaves; in the shapes
+        that they have in the graph.
+        """
         blocks = zip(self._of_variables(x), self.space.variables, strict=True)
         leaves = zip(self.leaves, context.leaves, strict=True)
         return [
@@ -155,7 +163,7 @@ class SumOfParts(GivenInputs):
             total = change(self._summands(*self._values(x, context)), context.since)
         else:
             total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
-        # the checks of constraints were removed from the terms (see `logp_graph`), so they are made here
+        # `logp_graph` has removed from the terms the checks of constraints, so x is checked separately
         return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
 
     def rest(self, context: ContextOfModel):
@@ -181,7 +189,7 @@ class SumOfParts(GivenInputs):
         return self._masked(x, self._unmasked(x, context), alone=True)
 
     def _unmasked(self, x, context: ContextOfModel):
-        """(d, K) nats, the differences of all parts, before `masked_differences` is applied."""
+        """(d, K) nats, the differences of all parts added up, before what is impossible becomes -inf."""
         state = self._state_with_tensors(x, context)
         ats = self._ats(state, context)
         blocks = []
@@ -192,7 +200,7 @@ class SumOfParts(GivenInputs):
         return jnp.concatenate(blocks)
 
     def _ats(self, state: BlockState, context: ContextOfModel) -> tuple[Any, ...]:
-        """The results of `at` of all parts at a state."""
+        """For each part the result of `Part.at` at a state."""
         return tuple(part.at(state, c) for part, c in zip(self.parts, context.parts, strict=True))
 
     def _state_with_tensors(self, x, context: ContextOfModel) -> BlockState:
@@ -208,7 +216,9 @@ class SumOfParts(GivenInputs):
         rows=None,
         candidates=None,
     ):
-        """(r, K) nats, the differences of all parts, or None where no part depends on the variable."""
+        """(r, K) nats, the differences of sites of variable n, added up over the parts that depend on the
+        variable; None if no part does.
+        """
         total = None
         for part, at, c in zip(self.parts, ats, context.parts, strict=True):
             if n in part.variables:
@@ -222,7 +232,13 @@ class SumOfParts(GivenInputs):
         return [part.factors(c, lambda x: self._state_with_tensors(x, context)) for part, c in pairs]
 
     def _masked(self, x, d, sites=None, alone: bool = False):
-        """`masked_differences`, applied to differences d (m, K) of some sites; None means all sites."""
+        """Differences d (m, K) of some sites, made 0 at current values, and -inf where nan or impossible.
+
+        Parameters
+        ----------
+        sites : (m,) int; None means all sites
+        alone : as in `Space.neighbours`
+        """
         values, inside = self.space.neighbours(x, sites, alone)
         now = x if sites is None else x[sites]
         return masked_differences(d, values, inside, now)
@@ -243,7 +259,7 @@ class SumOfParts(GivenInputs):
             if neighbourhoods.shape[1] == 0:
                 continue
             rows = jnp.asarray(neighbourhoods).at[sites].get(mode="fill", fill_value=v.size).reshape(-1)
-            # padding computes the differences of the last site, which are dropped afterwards
+            # In the place of padding, the differences of the last site are computed, and dropped afterwards.
             clipped = jnp.minimum(rows, v.size - 1)
             d = self._sum(n, state, [()] * len(self.parts), context, clipped)
             d = jnp.zeros((rows.shape[0], v.K)) if d is None else d
@@ -297,15 +313,21 @@ class SumOfParts(GivenInputs):
         return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
 
     def _shortened(self, n: int, rows):
-        """`rows`, or None if they are all sites of the variable, so that slices are used in place of a
-        gather.
+        """The sites `rows` of variable n, or None if these are all of its sites.
+
+        For None, parts read their tables with slices in place of a gather.
         """
         size = self.space.variables[n].size
         return None if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(size)) else rows
 
     def _masked_rows(self, n: int, x, d, rows, candidates):
-        """`masked_differences` of the differences d (r, K) of some sites of variable n; None means
-        differences of 0.
+        """Differences d (r, K) of some sites of variable n, made 0 at current values, and -inf where nan or
+        outside of the support.
+
+        Parameters
+        ----------
+        d : the differences; None means that all are 0
+        rows, candidates : as in `Part.differences`
         """
         values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
         return masked_differences(jnp.zeros(values.shape) if d is None else d, values, inside, now)
@@ -315,7 +337,7 @@ class SumOfParts(GivenInputs):
         return self._carried(x, self._tensors_at(x, context), context)
 
     def _carried(self, x, tensors: tuple[Any, ...], context: ContextOfModel) -> tuple[Any, ...]:
-        """The parts' `tensors`, and the results of the parts' `at` at them."""
+        """What is carried from site to site: the parts' `tensors` at x, and the results of their `at`."""
         state = self.state(x, context, tensors)
         return tensors, self._ats(state, context)
 
@@ -367,7 +389,8 @@ class SumOfParts(GivenInputs):
             state = self.state(x, context, tensors)
         v, total = self.space.variables[n], jnp.zeros(values.shape[:2])
         lower, upper = (jnp.asarray(bound)[sites][:, None] for bound in (v.lower, v.upper))
-        # Values beyond the bounds are masked afterwards, and the terms need not be defined there.
+        # Terms need not be defined at values beyond the bounds, so such values are clipped; the differences
+        # are masked afterwards.
         moves = JointMoves(sites, jnp.clip(values, lower, upper))
         for part, at, c in zip(self.parts, ats, context.parts, strict=True):
             if n in part.variables and not (part.mixing and carried is None):

@@ -1,18 +1,20 @@
-r"""Gaussian integrals over coefficients of many columns, few of which are active, by the rows of the data.
+r"""Gaussian integrals over many coefficients, few of which are active, by matrices over the rows of the data.
 
-The coefficients :math:`\beta` of p columns have gates g, and are active where the gate is not 0: there
-:math:`\gamma_k = g_k \beta_k` enters a linear predictor :math:`\eta = X \gamma`, whose log density is
+The coefficients :math:`\beta` of the p columns of X have gates g, and are active where the gate is not 0:
+there :math:`\gamma_k = g_k \beta_k` enters a linear predictor :math:`\eta = X \gamma`. The data have the log
+density
 
 .. math:: -\tfrac12 \eta^T W \eta + s^T \eta - \eta^T C a - \tfrac12 a^T A a + b^T a
 
-with m further coefficients a, and a diagonal W. No array of p x p elements is made. For the active
-coefficients S, the mean and the covariance K (n, n) of :math:`\eta`, given all else, are stored. With
-:math:`P_0 = W - C A^{-1} C^T`, a column x that is activated changes, with its prior variance V,
+with m further coefficients a, which have no gate, and a diagonal W. No array of p x p elements is made.
+Instead, the mean and the covariance K (n, n) of :math:`\eta`, given the data and which coefficients are
+active, are stored. When a coefficient with column x becomes active, and its :math:`\gamma_k` has the prior
+variance V, the covariance changes, with :math:`P_0 = W - C A^{-1} C^T`, by
 
 .. math:: K \to K + z z^T / (x^T P_0 z + 1 / V), \qquad z = x - K P_0 x
 
 which costs :math:`n^2` operations, however many columns are active. If n is far above p, a p x p matrix is no
-larger than the data, and `Gates` are used instead.
+larger than the data, and a tableau of all coefficients is used instead (`Gates`, `Swept`).
 """
 
 from collections.abc import Callable
@@ -27,21 +29,25 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 
-ACTIVE_AT_ONCE = 16  # the number of active columns that are processed together
+ACTIVE_AT_ONCE = 16  # the number of active columns that a step of a loop over all of them takes together
 
 
 class PredictorForm(NamedTuple):
-    """The quadratic form in the linear predictor and in all coefficients.
+    """A log density as a quadratic form in a linear predictor eta (n,) and in all coefficients.
+
+    With the coefficients beta (p,), which have gates, and a (m,), which have none, the linear predictor is
+    eta = X (gates * beta), and the log density is, up to a constant,
+
+        -eta' W eta / 2 + s' eta - eta' C a - a' A a / 2 + b' a - sum(D beta^2) / 2 + h' beta
 
     Attributes
     ----------
     gates : (p,)
     columns : (p, n), the transpose of X
-    weights, slope : (n,) each, for the linear predictor the diagonal of W, and s
+    weights, slope : (n,) each, the diagonal of W, and s
     cross : (n, m), C
-    own, own_slope : (m, m) and (m,), for the coefficients without a gate, with their prior, A and b
-    precision, linear : (p,) each, D and h of the priors -D beta^2 / 2 + h beta of the coefficients with a
-        gate
+    own, own_slope : (m, m) and (m,), A and b, which include the prior of a
+    precision, linear : (p,) each, D and h, which are the prior of beta
     """
 
     gates: Any
@@ -60,7 +66,9 @@ class PredictorForm(NamedTuple):
         return self.gates != 0
 
     def without_others(self) -> "Rest":
-        """The quadratic form that remains after the coefficients without a gate are integrated out."""
+        """The quadratic form in the linear predictor after the coefficients without a gate are integrated
+        out.
+        """
         if self.own_slope.shape[0] == 0:
             return Rest(self.weights, self.cross, self.slope, jnp.zeros(()))
         factor = jnp.linalg.cholesky(self.own)
@@ -72,9 +80,9 @@ class PredictorForm(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """The quadratic form in the linear predictor after the coefficients without a gate were integrated out.
+    """A quadratic form in the linear predictor, after the coefficients without a gate were integrated out.
 
-    Its matrix is P0 = diag(weights) - half half', its linear term `slope`, its constant `value`.
+    The matrix of the form is P0 = diag(weights) - half half', its linear term `slope`, its constant `value`.
     """
 
     weights: Any
@@ -83,7 +91,7 @@ class Rest(NamedTuple):
     value: Any
 
     def times(self, rows):
-        """(c, n), the product of rows (c, n) with P0."""
+        """(c, n), the product of rows (c, n) with the matrix P0 of this quadratic form."""
         return rows * self.weights - (rows @ self.half) @ self.half.T
 
 
@@ -100,30 +108,41 @@ class Predictor(NamedTuple):
 
     @classmethod
     def of_none(cls, form: PredictorForm) -> "Predictor":
-        """The distribution if no column is active: the linear predictor is 0."""
+        """The distribution of the linear predictor if no column is active: it is 0."""
         n = len(form.weights)
         return cls(jnp.zeros((n, n)), jnp.zeros(n))
 
     def left(self, rows, rest: Rest):
-        """z (c, n) of columns: the part of them that the active columns do not explain."""
+        """(c, n), the part of c columns x that the active columns do not explain: z = x - K P0 x.
+
+        K is the covariance of the linear predictor, and P0 the matrix of its quadratic form.
+
+        Parameters
+        ----------
+        rows : (c, n), the columns, one in each row
+        rest : the quadratic form
+        """
         return rows - rest.times(rows) @ self.covariance
 
     def slope(self, rest: Rest):
-        """(n,), the gradient of the data's log density with respect to the linear predictor, at its mean.
+        """(n,), the gradient of the data's log density by the linear predictor, at the predictor's mean.
 
-        The coefficients without a gate are integrated out of this density.
+        The coefficients without a gate are integrated out of the log density.
         """
         return rest.slope - rest.times(self.mean[None])[0]
 
 
 class Entering(NamedTuple):
-    """The changes by c columns that become active together; zeros where fewer than c are left.
+    """What changes when c columns become active together; zeros where fewer than c columns are left.
 
     Attributes
     ----------
-    root : (c, c), the inverse of the Cholesky factor of the pivot
-    half, of_column : (c, n) and (c,), factors of the changes of the covariance and of the mean
-    gain : () nats, the increase of the log of the integral, without the contribution of their priors alone
+    root : (c, c), the inverse of the Cholesky factor of the pivot: of the precision matrix of the gated
+        coefficients of the c columns, given that the columns that are active already are integrated out
+    half, of_column : (c, n) and (c,): the covariance of the linear predictor grows by half' half, and its
+        mean by of_column @ half
+    gain : () nats, what the c coefficients contribute to the log of the integral once they are active, apart
+        from log(2 pi) / 2 for each of them
     """
 
     root: Any
@@ -133,7 +152,7 @@ class Entering(NamedTuple):
 
 
 def entering(index, form: PredictorForm, predictor: Predictor, rest: Rest) -> Entering:
-    """The changes if some inactive columns, `index` (c,), become active; the index p stands for no column."""
+    """What changes if the inactive columns `index` (c,) become active; the index p stands for no column."""
     inside = index < form.gates.shape[0]
     rows = elements_or(form.columns, index, 0.0)
     gates = elements_or(form.gates, index, 1.0)
@@ -151,7 +170,7 @@ def entering(index, form: PredictorForm, predictor: Predictor, rest: Rest) -> En
 
 
 def with_entered(predictor: Predictor, new: Entering) -> Predictor:
-    """The distribution after some columns became active."""
+    """The distribution of the linear predictor after some columns became active."""
     covariance = predictor.covariance + new.half.T @ new.half
     return Predictor(covariance, predictor.mean + new.of_column @ new.half)
 
@@ -162,9 +181,14 @@ def elements_or(values, index, beyond: float):
 
 
 def over_active(active, step: Callable, carried: Any, really: Any = True):
-    """The result of steps (index (c,), whether it is the first, carried) -> carried over all active columns.
+    """The last `carried` of a loop over the active columns; each step takes `ACTIVE_AT_ONCE` of the columns.
 
-    There is at least one step if `really` is true, and no step otherwise.
+    Parameters
+    ----------
+    active : (p,) bool
+    step : (indices of the columns, padded with p; whether this is the first step; carried) -> carried
+    carried : what the first step gets
+    really : if true, there is at least one step, even without an active column; if false, there is none
     """
     p, c = active.shape[0], ACTIVE_AT_ONCE
     order = jnp.nonzero(active, size=-(-p // c) * c, fill_value=p)[0]
@@ -179,7 +203,7 @@ def over_active(active, step: Callable, carried: Any, really: Any = True):
 
 
 def sum_of_columns(form: PredictorForm, numbers):
-    """(n,), the sum of the active columns, each times its number (p,)."""
+    """(n,), the sum of the active columns, each times its element of `numbers` (p,)."""
 
     def step(index, first, total):
         return total + elements_or(numbers, index, 0.0) @ elements_or(form.columns, index, 0.0)
@@ -188,17 +212,21 @@ def sum_of_columns(form: PredictorForm, numbers):
 
 
 def prior_variances(form: PredictorForm):
-    """(p,), the prior variance of each active gate times its coefficient; 0 for an inactive one."""
+    """(p,), the prior variance of each active coefficient times its gate; 0 for an inactive coefficient."""
     return jnp.where(form.active, form.gates**2 / form.precision, 0.0)
 
 
 def by_priors_alone(form: PredictorForm):
-    """(p,) nats, the log of the integral over each coefficient with a gate, by its prior alone."""
+    """(p,) nats, the log of the integral of exp(-D beta^2 / 2 + h beta), the prior alone, over each
+    coefficient with a gate.
+    """
     return 0.5 * (form.linear**2 / form.precision - jnp.log(form.precision) + np.log(2 * np.pi))
 
 
 def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any]:
-    """The distribution of the linear predictor, and the log of the integral over all coefficients."""
+    """The distribution of the linear predictor given the data, and the log of the integral over all
+    coefficients.
+    """
 
     def step(index, first, carried):
         predictor, value = carried
@@ -206,17 +234,19 @@ def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any
         return with_entered(predictor, new), value + new.gain
 
     predictor, gains = over_active(form.active, step, (Predictor.of_none(form), jnp.zeros(())))
-    # the contribution of an active coefficient's prior alone, without 2 pi, is replaced by the gain
+    # An inactive coefficient contributes the integral over its prior alone. An active one contributes
+    # log(2 pi) / 2, and what `gains` has of it.
     priors = jnp.where(form.active, 0.5 * np.log(2 * np.pi), by_priors_alone(form)).sum()
     return predictor, rest.value + priors + gains
 
 
 class ColumnsIntegral(Op):
-    """The logarithm of the integral over all coefficients, and the moments that its gradient needs.
+    """The Op of the log of an integral over all coefficients, and of the moments that its gradient needs.
 
-    The inputs are those of `PredictorForm`. The outputs are the value; mean and variance (n,) of the linear
-    predictor; mean and mean square (p,) of the coefficients with a gate; and, for the coefficients a without
-    a gate, the means of a (m,), of a a' (m, m), and of the linear predictor times a' (n, m).
+    The inputs are those of `PredictorForm`. The outputs are the log of the integral; mean and variance (n,)
+    of the linear predictor; mean and mean square (p,) of the coefficients with a gate; and, for the
+    coefficients a without a gate, the means of a (m,), of a a' (m, m), and of the linear predictor times a'
+    (n, m).
     """
 
     __props__ = ()
@@ -250,7 +280,10 @@ class ColumnsIntegral(Op):
 
 
 def columns_integral(*form):
-    """The logarithm of the integral, a PyTensor scalar; the arguments are those of `PredictorForm`."""
+    """The log of the integral over all coefficients of a `PredictorForm`, whose attributes are the arguments.
+
+    The result is a PyTensor scalar.
+    """
     return ColumnsIntegral()(*form)[0]
 
 
@@ -270,7 +303,7 @@ def value_and_moments(*inputs):
 
 
 def moments_under_gates(form: PredictorForm, predictor: Predictor, rest: Rest):
-    """The means and the mean squares, (p,) each, of the coefficients with a gate."""
+    """The posterior means and mean squares, (p,) each, of the coefficients with a gate."""
     slope, p = predictor.slope(rest), form.gates.shape[0]
 
     def step(index, first, carried):
@@ -288,8 +321,9 @@ def moments_under_gates(form: PredictorForm, predictor: Predictor, rest: Rest):
 
 
 def moments_of_others(form: PredictorForm, predictor: Predictor):
-    """Means for the coefficients a without a gate: of a (m,), of a a' (m, m), and of the predictor
-    times a'."""
+    """For the coefficients a without a gate, the posterior means of a (m,), of a a' (m, m), and of eta a'
+    (n, m), with the linear predictor eta.
+    """
     m, n = form.own_slope.shape[0], form.weights.shape[0]
     if m == 0:
         return jnp.zeros(0), jnp.zeros((0, 0)), jnp.zeros((n, 0))
@@ -303,8 +337,10 @@ def moments_of_others(form: PredictorForm, predictor: Predictor):
 
 
 def _on_host(*inputs) -> list[np.ndarray]:
-    """The outputs of `ColumnsIntegral` in NumPy, by a matrix of the active columns; nan if there is no
-    integral.
+    """The outputs of `ColumnsIntegral` in NumPy, from the precision matrix of the active coefficients and
+    those without a gate.
+
+    All outputs are nan if the integral does not exist.
     """
     form = PredictorForm(*(np.asarray(i, float) for i in inputs))
     (p, n), m = form.columns.shape, len(form.own_slope)

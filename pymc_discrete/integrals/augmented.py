@@ -2,11 +2,11 @@
 
 In a regression with a logistic or probit likelihood, coefficients have no normal conditional distribution.
 But the likelihood is the integral, over further variables, of a likelihood that is a quadratic form in the
-linear predictor; given these variables, coefficients are integrated out as in any other regression. The
+linear predictor; given the further variables, coefficients are integrated out as in a Normal regression. The
 further variables are drawn given all else before each use, and are no part of the state of a chain.
 
-An `Augmentation` does this for likelihoods of one kind: it is a file of this folder, and an entry of
-`AUGMENTATIONS`.
+An `Augmentation` makes quadratic forms of likelihoods of one kind. It is a file of this folder, and an entry
+of `AUGMENTATIONS`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,11 +40,14 @@ class Augmentation(Protocol):
     called: str
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
-        """The variable that must be linear in coefficients; None for a distribution of another kind.
+        """The variable in which the likelihood becomes a quadratic form; None for a distribution of another
+        kind.
+
+        Coefficients can be integrated out if this variable is linear in them.
 
         Parameters
         ----------
-        op, params : the Op and the parameters of the distribution
+        op, params : the Op and the parameters of the observed variable's distribution
         """
 
     def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
@@ -76,7 +79,7 @@ class Augmentation(Protocol):
         -------
         form : a quadratic form in the predictor; -inf for impossible data
         read : {kind: tensor}, the tensors that a draw of the further variables reads
-        facts : facts that hold at every state, which a draw may use
+        facts : what holds at every state and a draw may use, such as bounds of the numbers of trials
         """
 
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
@@ -121,7 +124,7 @@ class Augmented(NamedTuple):
     beside: list[str]
 
     def draw(self, key: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-        """{name: draw} of the further variables, given {name of a Deterministic: value}."""
+        """{name: a draw} of the further variables, given {name of a Deterministic in `read`: its value}."""
         own = {role: values[name].reshape(-1) for role, name in self.read.items()}
         drawn = AUGMENTATIONS[self.kind].draw(key, own, self.facts)
         return {name: drawn[role].reshape(self.shape) for role, name in self.variables.items()}
@@ -132,8 +135,8 @@ class AugmentedModel(NamedTuple):
 
     Attributes
     ----------
-    model : the model without the densities of the further variables, which change only when these are drawn
-        anew
+    model : the model, in which the further variables have no densities of their own: such a density is
+        constant but for draws of the further variables
     likelihoods : list of Augmented
     start : {further variable: value}, values at which the density of the model is positive
     """
@@ -144,7 +147,7 @@ class AugmentedModel(NamedTuple):
 
     @property
     def beside(self) -> list[str]:
-        """Continuous value variables that move while the further variables are integrated out."""
+        """Names of continuous value variables that move while the further variables are integrated out."""
         return list(dict.fromkeys(name for of in self.likelihoods for name in of.beside))
 
     def described(self) -> str:
@@ -157,7 +160,8 @@ class AugmentedModel(NamedTuple):
 
 
 def augmented(model: pm.Model, names: Collection[str] | None = None) -> AugmentedModel | None:
-    """The model in which the likelihoods that read some variables are augmented; None if there are none.
+    """The model with a quadratic form in place of each logistic or probit likelihood whose predictor reads
+    one of some variables; None if there is no such likelihood.
 
     Parameters
     ----------
@@ -174,7 +178,7 @@ def augmented(model: pm.Model, names: Collection[str] | None = None) -> Augmente
 
 
 def refuse_outside_of_program(names: Collection[str], inputs: Collection[str]) -> None:
-    """Refuse a density that reads variables which only the program of a whole model draws.
+    """Refuse a density that reads further variables, which only the program of a whole model draws.
 
     Parameters
     ----------
@@ -195,8 +199,8 @@ def refuse_outside_of_program(names: Collection[str], inputs: Collection[str]) -
 
 # ---------------------------------------------------------------- likelihoods found in a model
 def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, Variable] | None:
-    """The kind of the likelihood of an observed variable, and its predictor; None for a likelihood of another
-    kind.
+    """The kind of the likelihood of an observed variable, a key of `AUGMENTATIONS`, and its predictor; else
+    None.
 
     Parameters
     ----------
@@ -209,12 +213,13 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
     params = rebuild(op.dist_params(rv.owner), inputs, without_views)
     for kind, augmentation in AUGMENTATIONS.items():
         found = augmentation.predictor(op, params)
-        if found is None:  # the predictor may be written in another way
+        if found is None:  # PyTensor's rewrites may write the predictor in the form that is looked for
             found = augmentation.predictor(op, rewritten(params))
         if found is not None:
             # The quadratic form leaves out factors of the likelihood that do not depend on the predictor, but
-            # on a number of trials or a cutpoint. A continuous unknown in these is moved while the further
-            # variables are integrated out. No block does this for a discrete unknown.
+            # on a number of trials or a cutpoint. A continuous unknown in such a number or cutpoint is moved
+            # while the further variables are integrated out. No block moves a discrete unknown so, and a
+            # likelihood with one is left as it is.
             others = directly_read(augmentation.others(op, op.dist_params(rv.owner)), random)
             if any(not v.type.dtype.startswith("float") for v in others):
                 return None
@@ -224,7 +229,7 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
 
 
 def without_views(node: Any, inputs: list[Variable]) -> list[Variable] | None:
-    """The input of a view, which is how PyMC writes a Deterministic in a graph; None for other nodes."""
+    """[the input] of a node that is a view, as PyMC writes a Deterministic in a graph; None for others."""
     return inputs[:1] if isinstance(node.op, ViewOp) else None
 
 
@@ -268,7 +273,7 @@ class Making:
         self._named |= {str(v.name): v for v in (form, *outputs)}
 
     def made(self) -> pm.Model:
-        """The model."""
+        """The model with all replacements so far."""
         made = MadeModel.of(self._model, f"{NUMBER}given further variables: ")
         made.__dict__.update(
             free_RVs=self._free,
@@ -285,7 +290,7 @@ class Making:
 
 
 def with_quadratic_forms(model: pm.Model, found: Sequence[tuple[Variable, str, Variable]]) -> AugmentedModel:
-    """The model with quadratic forms in place of some likelihoods.
+    """The model with quadratic forms, given further variables, in place of some likelihoods.
 
     Parameters
     ----------
@@ -299,7 +304,14 @@ def with_quadratic_forms(model: pm.Model, found: Sequence[tuple[Variable, str, V
 def as_quadratic_form(
     making: Making, model: pm.Model, rv: Variable, kind: str, predictor: Variable
 ) -> Augmented:
-    """Put a quadratic form in place of a likelihood; the arguments are as in `with_quadratic_forms`."""
+    """Put a quadratic form in place of the likelihood of one observed variable.
+
+    Parameters
+    ----------
+    making : the model that is being made, which is changed
+    model : the model as it was before any replacement
+    rv, kind, predictor : the observed variable, the kind of its likelihood, and its predictor
+    """
     name, data, variables = str(rv.name), model.rvs_to_values[rv], dict[str, str]()
     predictor = pt.broadcast_to(predictor, data.shape)
 

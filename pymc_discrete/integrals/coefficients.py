@@ -21,7 +21,7 @@ class Coefficients:
     Parameters
     ----------
     variables : the coefficients
-    graph : the graph that they belong to
+    graph : the graph whose variables they are
     """
 
     def __init__(self, variables: Sequence[Variable], graph: LogpGraph):
@@ -38,7 +38,7 @@ class Coefficients:
         }
 
     def places(self, var: Variable) -> np.ndarray:
-        """(size,) int, the indices, in the vector, of the elements of a coefficient."""
+        """(size,) int, the indices of the elements of a coefficient in a vector of the elements of all."""
         start = self._starts[self.variables.index(var)]
         return np.arange(start, start + self.graph.size(var))
 
@@ -51,7 +51,8 @@ def linear_and_precision(
 
     Parameters
     ----------
-    replaced : (vector) -> {variable: its elements of the vector}
+    replaced : (v) -> {variable that the terms read: the elements of v that take its place}
+    p : the length of v
     """
     dtype = pytensor.config.floatX
     vector, direction = (pt.tensor(name, shape=(p,), dtype=dtype) for name in ("vector", "direction"))
@@ -70,7 +71,7 @@ def linear_and_precision(
 
 
 def float_constant(values: np.ndarray) -> Variable:
-    """A constant with the float type of the model."""
+    """A constant of PyTensor with the float type that models have."""
     return pt.constant(values.astype(pytensor.config.floatX))
 
 

@@ -1,7 +1,8 @@
-"""Coefficients of many columns that sites gate, `X @ (gamma * beta)`, found without p x p matrices.
+"""Finds coefficients of many columns that sites gate, `X @ (gamma * beta)`, and their quadratic form.
 
-The terms of the data must read the coefficients with gates through one product with a matrix that is constant
-or data. The terms must be sums of quadratic functions of single elements of this product.
+No p x p matrix of the coefficients is made. The terms of the data must read the coefficients with gates
+through one product with a matrix that is constant or data, and must be sums of quadratic functions of single
+elements of this product.
 """
 
 from collections.abc import Sequence
@@ -35,13 +36,15 @@ from pymc_discrete.structure.numbers import OfNumbers
 from pymc_discrete.structure.rebuild import opened, rebuild, rewritten
 
 # A p x p matrix of coefficients is used if there are at most MOST_IN_TABLEAU coefficients, or more than
-# MOST_ROWS rows of data for each coefficient. Without the matrix a move costs n (n + p) operations, and each
-# draw k times as many, where n rows of data and k active coefficients are counted.
+# MOST_ROWS rows of data for each coefficient. Without the matrix, with n rows of data and k active
+# coefficients, a move costs n (n + p) operations, and what is computed once per draw costs k times as many.
 MOST_IN_TABLEAU, MOST_ROWS = 300, 2.0
 
 
 def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Columns | None:
-    """The quadratic form by columns; None if there is no such form, or a p x p matrix is better.
+    """The quadratic form of a log density as `Columns`, without a p x p matrix of the coefficients.
+
+    The result is None if the log density has no such form, or if a p x p matrix costs less.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
     if any(not np.isin(coefficients.places(v), index).all() for v in under_gates):
         return None
 
-    # the log density of the data, by the linear predictor and the coefficients without a gate
+    # the log density of the data as a function of the linear predictor and the coefficients without a gate
     n, m = graph.shape(design)[1], len(others)
     moved, of_gated = Depends(coefficients.variables), Depends(under_gates)
     of_prior = [t for t in prior if t in of_gated]
@@ -124,20 +127,35 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
 
 
 def broadcast(v: Variable, shape: tuple[int, ...]) -> Variable:
-    """A variable broadcast to a shape that its type states."""
+    """A variable broadcast to a given shape, which the type of the result states."""
     return pt.specify_shape(pt.broadcast_to(v, shape) if v.type.shape != shape else v, shape)
 
 
 def as_output(predictor: Variable, node: Apply) -> Variable:
-    """The linear predictor (n,), reshaped to the shape of a product."""
+    """The linear predictor (n,) in the shape and dtype of the product of the design matrix with a vector.
+
+    Parameters
+    ----------
+    node : the node of the product, whose output has one row or one column
+    """
     column = node.outputs[0].type.shape[1] == 1
     return (predictor[:, None] if column else predictor[None, :]).astype(node.outputs[0].type.dtype)
 
 
 def product_with_matrix(terms: Sequence[Variable], products: Sequence[Product]):
-    """The one product of a matrix with all gated products, the matrix (q, n), and the vector.
+    """The product of a design matrix with a vector through which terms read all gated coefficients.
 
-    The result is (None, None, None) if there is no such product.
+    Parameters
+    ----------
+    terms : the terms of the data
+    products : the coefficients with gates, each multiplied by its gate
+
+    Returns
+    -------
+    node : the node of the product
+    matrix : (q, n), the transpose of the design matrix, which is constant or data
+    vector : the vector that the design matrix is multiplied with
+        All three are None if the terms have no such product, or several.
     """
     if products:
         mixed, known = Depends([q.var for q in products]), OfNumbers()
@@ -155,15 +173,20 @@ def product_with_matrix(terms: Sequence[Variable], products: Sequence[Product]):
 
 
 def transposed(matrix: Variable) -> Variable:
-    """The transpose of a matrix; a constant is stored in the order of its new rows, which a product reads."""
+    """The transpose of a matrix; of a constant, a copy in which each row is contiguous in memory.
+
+    Products read the matrix row by row.
+    """
     if isinstance(matrix, Constant):
         return pt.constant(np.ascontiguousarray(matrix.data.T))
     return matrix.T
 
 
 def arranged(vector: Variable, products: Sequence[Product], coefficients: Coefficients):
-    """For each element of a vector the coefficient that it is a multiple of, and the factor; None if there is
-    none.
+    """For each element of a vector, the index of the coefficient that it is a multiple of, and the factor.
+
+    The result is (None, None) unless the elements of the vector are the elements of all `products`,
+    rearranged.
     """
     graph = coefficients.graph
     fresh = {q.var: pt.tensor(shape=graph.shape(q.var), dtype=q.var.type.dtype) for q in products}
@@ -192,7 +215,12 @@ def one_site_each(gates: Variable, graph: LogpGraph) -> bool:
 
 
 def of_others(coefficients: Coefficients, under_gates: Sequence[Variable]):
-    """[(coefficient, (start, stop))], the consecutive elements of the coefficients without a gate."""
+    """[(variable, (start, stop))], where each coefficient without a gate is in a vector of all of them.
+
+    Parameters
+    ----------
+    under_gates : the coefficients with a gate
+    """
     start, found = 0, []
     for v in coefficients.variables:
         if v not in under_gates:
@@ -203,7 +231,10 @@ def of_others(coefficients: Coefficients, under_gates: Sequence[Variable]):
 
 
 def separable_form(terms: Sequence[Variable], coefficients: Coefficients) -> tuple[Variable, Variable]:
-    """h (p,) and D (p,), for terms that are sums of quadratic functions of single coefficients."""
+    """h (p,) and D (p,) with which some terms are sum(-D_k beta_k^2 / 2 + h_k beta_k), plus a constant.
+
+    Each term must be a sum of quadratic functions of single coefficients beta_k.
+    """
     p = coefficients.p
     vector, direction = (pt.tensor(name, shape=(p,), dtype="float64") for name in ("vector", "direction"))
     total = pt.add(pt.constant(0.0), *rebuild([t.sum() for t in terms], coefficients.of(vector)))

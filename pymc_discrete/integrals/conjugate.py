@@ -6,8 +6,9 @@ variables:
 
 .. math:: \log p(z) = \log p(z, \phi_0) + \sum_k \log m_k(S_k)
 
-where m_k has the prior of label k, S_k are the sums of the sufficient statistics over the elements with label
-k, and the first term, without the prior of phi, has the likelihoods at a fixed value phi_0.
+where the first term has the likelihoods at a fixed value phi_0, and no prior of phi. m_k is the integral over
+the parameter of label k of its prior times the likelihood, relative to the likelihood at phi_0. It depends on
+the data through S_k, the sums of the sufficient statistics over the elements with label k.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -80,29 +81,35 @@ def conjugate_parameter(model: pm.Model, rv: Variable, shape: tuple[int, ...]) -
     reads = [read_of(c, c in model.free_RVs, rv, family, shape, random) for c in children]
     p = ConjugateParameter(str(model.rvs_to_values[rv].name), rv, family, shape, reads)
     if family is MULTIVARIATE_NORMAL_PRIOR:
-        Coordinates.of(p)  # this raises an error for a variable without a family
+        Coordinates.of(p)  # raises a Refusal if covariances are unknown or differ between elements
     return p
 
 
 def reads_precision(child: Variable, family: Family) -> bool:
-    """Whether a distribution has a parameter of the given family as a precision, if it can read it at all."""
+    """Whether the distribution of a variable can read a parameter of the given family as its precision."""
     reading = family.likelihoods.get(type(child.owner.op))
     return reading is not None and reading.precision
 
 
 def left_to_nuts(names: Sequence[str]) -> str:
-    """The reason why a parameter that these continuous variables read is not integrated out."""
+    """The reason why a parameter is not integrated out if continuous variables that NUTS moves read it.
+
+    Parameters
+    ----------
+    names : the names of these variables
+    """
     return f"{shown(names)}, which {'reads' if len(names) == 1 else 'read'} it, NUTS moves"
 
 
 def means_given_precision(
     p: ConjugateParameter, found: Mapping[str, ConjugateParameter | str]
 ) -> list[ConjugateParameter]:
-    """The unknowns that read a parameter, all of which are means that can be integrated out before it.
+    """The unknowns that read a parameter as their precision: means that are integrated out before it.
 
     Raises
     ------
     Refusal
+        If one of these unknowns is no such mean, or if a variable reads two of the means.
     """
     means = [mean_given_precision(r, p, found) for r in p.reads if r.unknown and r.reading.precision]
     for r in p.reads:
@@ -120,7 +127,8 @@ def mean_given_precision(
     ----------
     read : how the mean reads the precision
     p : the precision
-    found : {name of a variable without a transform: its `ConjugateParameter`}
+    found : {name of a value variable: its `ConjugateParameter`, or the reason why it is none}; a mean has no
+        transform, and so its value variable has its name
 
     Raises
     ------
@@ -151,7 +159,13 @@ def read_of(
     shape: tuple[int, ...],
     random: Sequence[Variable],
 ) -> Read:
-    """The `Read` of a parameter by a variable.
+    """How the distribution of the variable `child` reads the parameter `rv`, as a `Read`.
+
+    Parameters
+    ----------
+    unknown : whether `child` is an unknown of the model, and no data
+    family, shape : the family and the shape of the parameter
+    random : all random variables of the model
 
     Raises
     ------
@@ -166,7 +180,7 @@ def read_of(
     if rv in directly_read(others, random):
         raise Refusal(f"another parameter of {name} reads it, too")
     power = -reading.power if family.inverted else reading.power
-    # the node is the view of a Deterministic
+    # a view, which is how PyMC writes a Deterministic in a graph, is replaced by its input
     bare = lambda node, inputs: inputs[:1] if isinstance(node.op, ViewOp) else None
     (param,) = rebuild([params[reading.place]], {v: v for v in random}, bare)
     path, factor, offset = as_multiple(param, lambda v: rv in directly_read([v], random), power, name)
@@ -183,9 +197,15 @@ def read_of(
 
 
 def rows_read(path: Variable, rv: Variable, shape: tuple[int, ...], vectors: bool, name: str) -> Variable:
-    """(...) int, the row of a parameter that each element of a tensor is, given the parameter's shape.
+    """(...) int, for each element of a tensor of selected rows of a parameter, which row it is.
 
-    Rows are counted along all axes of the parameter, except the last axis if it has `vectors`.
+    Parameters
+    ----------
+    path : the tensor
+    rv, shape : the parameter and its shape
+    vectors : whether a row of the parameter is a vector along its last axis, and not a number; rows are
+        counted along all other axes
+    name : the variable that reads the tensor, for the message
 
     Raises
     ------
@@ -206,7 +226,7 @@ def rows_read(path: Variable, rv: Variable, shape: tuple[int, ...], vectors: boo
             selects = isinstance(op, SpecifyShape)
         if not selects or any(i in moved for i in index):
             raise Refusal(f"{name} reads a function of it")
-    # the axis of vectors, from which nothing is selected, has length 1 here
+    # in this table of the numbers of rows, the axis of vectors, from which nothing is selected, has length 1
     batch = (*shape[:-1], 1) if vectors else shape
     numbers = pt.constant(np.arange(int(np.prod(batch))).reshape(batch))
     as_it_is = lambda node, inputs: inputs[:1] if isinstance(node.op, SpecifyShape) else None
@@ -266,8 +286,8 @@ def apart(
 ) -> list[ConjugateParameter]:
     """The conjugate parameters among some variables that can each be integrated out separately.
 
-    Normal parameters that unknown labels do not select, or that are added to others, are left to the joint
-    integral over all of them.
+    Normal parameters that unknown labels do not select, or that are added to others, are left out: they are
+    integrated out together, as coefficients of one quadratic form.
 
     Raises
     ------
@@ -304,9 +324,9 @@ def apart(
 def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np.ndarray]) -> list[str]:
     """Names of the conjugate parameters that are read at labels of a block, or by a variable of the block.
 
-    A precision whose means depend on these labels is included only together with the means. A parameter that
-    another discrete unknown reads, such as missing counts, is left out: integrated out, it would tie all of
-    these unknowns together.
+    A precision that means read is included only together with the means. A parameter that an unknown outside
+    of the block reads, such as missing counts, is left out: if the parameter were integrated out, all
+    elements of this unknown would depend on one another.
 
     Parameters
     ----------
@@ -317,7 +337,7 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
     moved, chosen, number = Depends(block), list[str](), 0
     found = conjugate_parameters(model, point)
     parameters = [p for p in found.values() if isinstance(p, ConjugateParameter)]
-    for p in parameters:  # a precision comes before the means that read it
+    for p in parameters:  # the parents of a variable come before it: a precision before means that read it
         beside = [v for r in p.reads for v in (r.likelihood.factor, r.likelihood.offset)]
         beside += [r.likelihood.params[0] for r in p.reads if r.reading.precision and r not in p.of_means]
         at_labels = any(r.rv in block or r.labels in moved for r in p.reads)
@@ -328,7 +348,7 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
         try:
             if len(apart(model, together, point)) > number:
                 chosen, number = together, number + 1
-        except ValueError:  # the parameter is read together with one that is chosen
+        except ValueError:  # a distribution reads this parameter and one that is chosen already
             continue
     return [name for name in found if name in chosen]
 
@@ -361,7 +381,7 @@ def conjugate_parameters(
 def why_not_integrated(
     found: Mapping[str, ConjugateParameter | str], name: str, names: Collection[str]
 ) -> str | None:
-    """The reason why a variable is not integrated out separately, together with others; None if it is.
+    """The reason why a variable is not integrated out in closed form beside others; None if it can be.
 
     Parameters
     ----------
@@ -376,12 +396,13 @@ def why_not_integrated(
 
 
 def read_from(graph: LogpGraph, conjugate: Sequence[Conjugate], prefix: str) -> LogpGraph:
-    """The graph with the distributions of the integrated variables, as functions of the graph's inputs.
+    """The graph of a log density, with the distributions of integrated parameters as functions of its inputs.
 
     Parameters
     ----------
-    conjugate : the integrated parameters, with graphs of a model's value variables
-    prefix : the prefix of the names of new numbers
+    graph : the graph, which is changed
+    conjugate : the integrated parameters, with distributions as functions of a model's value variables
+    prefix : the prefix of the names of numbers that become inputs of the graph
     """
     names = {c.name for c in conjugate}
     graph.others = [v for v in graph.others if v.name not in names]

@@ -4,11 +4,12 @@ A likelihood with a parameter :math:`\phi` is :math:`\exp(\sum_j s_j(x) \eta_j(\
 not depend on :math:`\phi`, and the prior has the same form. The integral over :math:`\phi` depends on the
 data through the sums of the statistics s alone (Diaconis and Ylvisaker 1979).
 
-A family is one entry of `FAMILIES`. Its integrals are relative to the likelihood at a reference value of the
-parameter, a probability of 1/2, equal probabilities, a rate of 1, a mean of 0, and have the factor
-:math:`\exp(\sum_j s_j \eta_j)` only. The precision of a Normal variable is a rate: given the mean, half the
-squared distance of the variable from the mean has, up to a constant factor, the density of a Gamma variable
-of shape 1/2.
+A family is one entry of `FAMILIES`. Its integral is over the prior times the factor
+:math:`\exp(\sum_j s_j \eta_j)` only. The other factors of the likelihood are what the likelihood is at a
+reference value of the parameter (a probability of 1/2, equal probabilities, a rate of 1, a mean of 0),
+divided by this factor there. The precision of a Normal variable is a rate: given the mean, half the squared
+distance of the variable from the mean has, up to a constant factor, the density of a Gamma variable of shape
+1/2, whose rate is the precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,14 +35,14 @@ Statistics = Callable[["ConjugateLikelihood"], list[Any]]
 
 
 class ConjugateLikelihood(NamedTuple):
-    """A variable each element of whose distribution reads one element of a parameter, or a multiple of it.
+    """A variable x, each element of which has a distribution that reads one element phi of a parameter.
 
     Attributes
     ----------
     x : the variable
     params : the parameters of its distribution, one of which reads the conjugate parameter
-    factor, offset : the distribution's parameter is (factor * phi + offset) ** power, with the power of
-        `Reading`
+    factor, offset : the distribution's parameter is (factor * phi + offset) ** power, with the attribute
+        `power` of a `Reading`
     """
 
     x: Any
@@ -56,8 +57,8 @@ class Reading:
 
     Attributes
     ----------
-    place : the index among the distribution's parameters
-    statistics : the numbers that each element adds to the sums of statistics
+    place : the index of the parameter that reads it among the parameters of the distribution
+    statistics : (likelihood) -> the numbers that each element adds to the sums of sufficient statistics
     power : the power of the conjugate parameter that the distribution reads: -1 for a scale, if the parameter
         is a rate
     scaled, shifted : whether the distribution may read a multiple of the parameter, and a multiple with
@@ -80,15 +81,15 @@ class Family:
     Attributes
     ----------
     name : the name of the prior
-    priors : {Op of the prior: function of its parameters, which returns the parameters of the family, or
-        None}
-    likelihoods : {Op: the `Reading` of its distribution}
-    reference : (length of a vector) -> a value of the parameter
-    log_weights : (statistics, length of a vector) -> for each element, the logarithm of the factor at the
-        reference value
+    priors : {Op of a prior: function of its parameters, which returns the parameters of the family, or None
+        if the prior is not of the family}
+    likelihoods : {Op of a distribution: its `Reading` of the parameter}
+    reference : (length of a vector) -> the reference value of the parameter
+    log_weights : (statistics, length of a vector) -> for each element of the data, the logarithm, at the
+        reference value, of the factor of its likelihood that depends on the parameter
     transforms : PyMC's transforms under which the family's draws are made
-    log_marginal : (prior, sums) -> the log of the integral for each label, a graph
-    posterior : (prior, sums) -> parameters of the distribution given the data, graphs
+    log_marginal : (prior, sums of statistics) -> the log of the integral for each label, a graph
+    posterior : (prior, sums of statistics) -> parameters of the distribution given the data, graphs
     draw : (key, *parameters) -> a draw under PyMC's transform, and log densities that add up to the log
         density of the draw
     vectors : whether a label has a vector, along the last axis of the parameter
@@ -110,13 +111,11 @@ class Family:
 
 
 class Refusal(Exception):
-    """The error that says why a parameter cannot be integrated out, in words that follow "since" in a
-    message.
-    """
+    """The error that says, as part of a sentence, why a parameter cannot be integrated out in closed form."""
 
 
 def known_value(v: Variable) -> np.ndarray | None:
-    """The value of a tensor that is computed from constants; None for other variables.
+    """The value of a tensor that is computed from constants; None for any other tensor.
 
     Raises
     ------
@@ -132,7 +131,7 @@ def known_value(v: Variable) -> np.ndarray | None:
 
 # ---------------------------------------------------------------- probabilities
 def uniform_as_beta(low: Any, high: Any) -> tuple[Any, ...] | None:
-    """The parameters of a Beta distribution that is equal to a uniform one; None if there is none."""
+    """The parameters of the uniform Beta distribution; None unless the bounds are known to be 0 and 1."""
     bounds = [known_value(v) for v in (low, high)]
     if any(b is None for b in bounds) or np.any(bounds[0] != 0) or np.any(bounds[1] != 1):
         return None
@@ -147,7 +146,8 @@ def beta_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
 
 def drawn_beta(key: Any, a: Any, b: Any) -> tuple[Any, Any]:
     of_a, of_b = jax.random.split(key)
-    # the logarithms of the two gamma variables whose difference is the log odds do not underflow
+    # The log odds are the difference of the logarithms of two gamma variables, which do not underflow where
+    # the gamma variables themselves would.
     log_odds = log_gamma_draws(of_a, a) - log_gamma_draws(of_b, b)
     density = a * jax.nn.log_sigmoid(log_odds) + b * jax.nn.log_sigmoid(-log_odds)
     return log_odds, density - (gammaln(a) + gammaln(b) - gammaln(a + b))
@@ -173,7 +173,10 @@ BETA_PRIOR = Family(
 
 # ---------------------------------------------------------------- rates
 def precision_statistics(of: ConjugateLikelihood) -> list[Any]:
-    """One half, and half of the squared distance from the mean, in units of the parameter."""
+    """The sufficient statistics of Normal variables for a parameter phi, where factor * phi is the precision.
+
+    For each variable they are 1/2, and half of the squared distance from the mean times the factor.
+    """
     return [pt.full_like(of.x, 0.5), 0.5 * of.factor * (of.x - of.params[0]) ** 2]
 
 
@@ -230,7 +233,10 @@ INVERSE_GAMMA_PRIOR = replace(
 
 # ---------------------------------------------------------------- means
 def normal_statistics(of: ConjugateLikelihood) -> list[Any]:
-    """The precision of each element, and its product with the observation."""
+    """The sufficient statistics of Normal variables for phi, where factor * phi + offset is the mean.
+
+    For each variable x they are factor^2 / sd^2, and factor (x - offset) / sd^2.
+    """
     precision = of.factor / of.params[1] ** 2
     return [of.factor * precision, (of.x - of.offset) * precision]
 
@@ -239,7 +245,7 @@ def normal_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
     (mean, sd), (precision, linear) = prior, sums
     own = 1 / sd**2
     both = own + precision
-    # the quadratic forms are written without the difference of two large numbers
+    # square / both is (own mean + linear)^2 / both - own mean^2, without subtracting two large numbers
     square = linear**2 + 2 * linear * own * mean - precision * own * mean**2
     return 0.5 * square / both - 0.5 * pt.log1p(precision * sd**2)
 
@@ -269,16 +275,23 @@ NORMAL_PRIOR = Family(
 
 
 def vectors_of_normals(key: Any, mean: Any, sd: Any, to_vectors: Any) -> tuple[Any, Any]:
-    """A draw of vectors in coordinates, from which `to_vectors` makes the vectors of the model."""
+    """A draw of the vectors of a model, and log densities that add up to the log density of the draw.
+
+    Parameters
+    ----------
+    mean, sd : of independent normal coordinates of each vector
+    to_vectors : the matrix that makes a vector from its coordinates
+    """
     coordinates, density = drawn_normal(key, mean, jnp.broadcast_to(sd, mean.shape))
-    # the volume changes by the determinant for each vector; the elements of a vector share it here
+    # The log density of a vector is less than that of its coordinates by the log determinant of the matrix;
+    # each of its elements gets an equal share.
     _, log_volume = jnp.linalg.slogdet(to_vectors)
     return coordinates @ to_vectors.T, density - log_volume / mean.shape[-1]
 
 
-# The parameters of the priors are a mean and a covariance matrix, or a column of variances. In coordinates in
-# which the covariances of the prior and the likelihood are diagonal, see `Coordinates`, the elements of a
-# vector are independent.
+# The parameters of the priors of Normal vectors are a mean, and a covariance matrix or a column of variances.
+# In coordinates in which the covariances of the prior and of the likelihood are diagonal, see `Coordinates`,
+# the elements of a vector are independent, and each is integrated out as a Normal number.
 MULTIVARIATE_NORMAL_PRIOR = Family(
     "multivariate normal",
     {
@@ -305,7 +318,9 @@ def drawn_dirichlet(key: Any, a: Any) -> tuple[Any, Any]:
 
 
 def counts_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
-    """The contribution of each category of each label to the integral."""
+    """The contribution of each category of each label to the log of the integral over vectors of
+    probabilities, without the contribution of the total of all categories.
+    """
     (a,), (counts,) = prior, sums
     return pt.gammaln(a + counts) - pt.gammaln(a)
 
@@ -337,5 +352,5 @@ FAMILIES = (
 
 
 def family(name: str) -> Family:
-    """The family with the given name."""
+    """The conjugate family with the given name."""
     return next(f for f in FAMILIES if f.name == name)

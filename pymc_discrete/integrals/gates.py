@@ -1,4 +1,4 @@
-"""Coefficients that discrete sites multiply, `gamma * beta` or `switch(gamma, beta, 0)`, found in a graph."""
+"""Finds in a graph coefficients that discrete sites multiply: `gamma * beta` or `switch(gamma, beta, 0)`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,8 +34,8 @@ class Product(NamedTuple):
     Attributes
     ----------
     var : the tensor
-    places : an array of the same shape, the index of the coefficient that each element is a multiple of
-    factor : a tensor of the same shape, the factors of the coefficients
+    places : an array in the shape of `var`, the index of the coefficient that each element is a multiple of
+    factor : a tensor in the shape of `var`, for each element the function of sites that multiplies
     """
 
     var: Variable
@@ -46,8 +46,8 @@ class Product(NamedTuple):
 def gated_products(
     terms: Sequence[Variable], coefficients: Sequence[Variable], discrete: Depends, graph: LogpGraph
 ) -> list[Product]:
-    """The products of coefficients with functions of discrete sites, at the places where terms first mix the
-    two.
+    """The products of coefficients with functions of discrete sites, where these are the first Ops in the
+    graphs of some terms that combine coefficients with sites.
     """
     moved = Depends(coefficients)
     found = []
@@ -62,7 +62,7 @@ def gated_products(
 def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends) -> list[Variable]:
     """Terms in which coefficients are multiplied by functions of sites before any other operation.
 
-    Products of the same coefficients and functions become one variable.
+    Equal products, of one coefficient and one function of sites, become one variable.
     """
     made: dict[tuple[Variable, ...], Variable] = {}
 
@@ -83,7 +83,9 @@ def products_first(terms: Sequence[Variable], moved: Depends, discrete: Depends)
 def as_product(
     node: Apply, coefficients: Sequence[Variable], moved: Depends, graph: LogpGraph
 ) -> Product | None:
-    """The output of a node as a `Product`; None if it is none."""
+    """The output of a node as a `Product`; None unless each element is a coefficient times a function of
+    sites.
+    """
     if not applies(node) or len(node.outputs) > 1:
         return None
     own = [n for n, i in enumerate(node.inputs) if i in moved]
@@ -123,10 +125,10 @@ def is_separable(term: Variable, coefficients: Sequence[Variable], moved: Depend
 
 
 def places(var: Variable, coefficients: Sequence[Variable], graph: LogpGraph) -> np.ndarray | None:
-    """The index of the coefficient that each element of a tensor is; None if elements are computed from
-    coefficients.
+    """For each element of a tensor, the index of the coefficient that it is equal to.
 
-    The elements of several coefficient variables are indexed one after another.
+    The elements of several coefficient variables are indexed one after another. The result is None if an Op
+    on the way from the coefficients to the tensor does more than select or rearrange elements.
     """
     nodes = toposort([var], blockers=coefficients)
     if numbers_in([var]) or not all(isinstance(node.op, MOVING_OPS) for node in nodes):

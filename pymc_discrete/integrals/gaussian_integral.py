@@ -18,12 +18,13 @@ from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_discrete.runtime.jax_settings import is_traced
 
-# the sizes of systems of equations for which programs are made: 16, 64, 256, ...
+# A system of equations in some of p unknowns is padded to the next of a few sizes: p, and p divided by
+# SYSTEM_RATIO again and again, down to a size from SMALLEST_SYSTEM to SYSTEM_RATIO * SMALLEST_SYSTEM.
 SMALLEST_SYSTEM, SYSTEM_RATIO = 16, 4
 
 
 class GaussianIntegral(Op):
-    """The logarithm of a Gaussian integral, and the mean and covariance of the distribution.
+    """The logarithm of a Gaussian integral, and mean and covariance of the distribution with its integrand.
 
     The inputs are the precision matrix A (p, p), the linear term b (p,), and `coupled` (p,) bool, which is
     False for the rows of A that are 0 off the diagonal. All outputs are nan if A is not positive definite, so
@@ -70,7 +71,7 @@ class GaussianIntegral(Op):
 
 
 def gaussian_integral(precision, linear, coupled):
-    """The logarithm of a Gaussian integral, a PyTensor scalar."""
+    """The logarithm of a Gaussian integral, a PyTensor scalar; the arguments are as in `GaussianIntegral`."""
     return GaussianIntegral()(precision, linear, coupled)[0]
 
 
@@ -105,7 +106,8 @@ def integral_mean_covariance(precision, linear, coupled):
 
 
 def gaussian_draw(normals, precision, linear, coupled):
-    """A draw from the distribution whose log density is -x'Ax/2 + b'x up to a constant, and its log density.
+    """A draw x of the distribution with the log density -x'Ax/2 + b'x, up to a constant, and the log density
+    at x.
 
     Parameters
     ----------
@@ -135,14 +137,17 @@ def gaussian_draw(normals, precision, linear, coupled):
 
 
 def on_coupled(solve: Callable, precision, linear, coupled):
-    """The result of a function of the coupled coefficients alone, in the smallest of the sizes that fits
-    them.
+    """The result of a function that gets only the rows of A and b of the coupled coefficients.
+
+    A coefficient is not coupled if its row of A is 0 off the diagonal. The rows are padded to m, the smallest
+    of a few sizes for which there is code (see `SYSTEM_RATIO`).
 
     Parameters
     ----------
     solve : (A (m, m), b (m,), places (m,) int) -> arrays whose shapes do not depend on m
-        If there are fewer than m coupled coefficients, the rest of A is the identity, the rest of b is 0, and
-        the rest of `places` is p.
+        `places` has the indices of the coupled coefficients. In the padding, A is the identity, b is 0, and
+        `places` is p.
+    precision, linear, coupled : A (p, p), b (p,) and (p,) bool
     """
     precision, linear, coupled = map(jnp.asarray, (precision, linear, coupled))
     p = linear.shape[0]

@@ -54,7 +54,7 @@ class QuadraticDegree(Analysis[float]):
 
 
 def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
-    """The graph of the log density with these continuous variables integrated out.
+    """The graph of a log density after continuous variables are integrated out.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     terms = [t for _, t in quadratic]
     columns = form_by_columns(terms, coefficients)
     gates = None if columns else gates_of(terms, coefficients)
-    parts: list[Variable] = []  # the tensors from which the integral is computed
+    parts: list[Variable] = []  # the tensors from which the integral over the coefficients is computed
     if columns:
         parts, value = columns.form, columns_integral(*columns.form)
     else:
@@ -90,7 +90,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     zeros = coefficients.of(float_constant(np.zeros(coefficients.p)))
     outputs = [*rewritten(rebuild([t for _, t in named], zeros)), value]
 
-    # the graph with the new terms and inputs, which include `parts`
+    # the graph of the new log density, in which the tensors in `parts` are evaluated, too
     new = dataclasses.replace(
         graph,
         others=[v for v in graph.others if v not in coefficients.variables],
@@ -107,7 +107,8 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
     new.untouched = [(name, t) for name, t in labelled if not graph.depends(t)]
     shapes = {str(v.name): graph.shape(v) for v in coefficients.variables}
     if columns:
-        new.forget_numbers([*outputs, *parts])  # the sum over the data is computed in the order of rows
+        # numbers that neither the new terms nor the tensors of the integral read need not be inputs
+        new.forget_numbers([*outputs, *parts])
         new.integral = Integral(shapes, None, None, None, None, columns._replace(form=parts))
     else:
         precision, linear, coupled, *parts = parts
@@ -132,8 +133,8 @@ def check_width(names: Sequence[str]) -> None:
 def quadratic_in(graph: LogpGraph, model: pm.Model) -> list[str]:
     """Names of continuous variables without a transform in which, together, the log density is quadratic.
 
-    Only variables in a term that depends on the block are included; of several that cannot be integrated out
-    together, the first is taken.
+    Only variables that enter a term which depends on the block are included. Variables are added one after
+    another; one in which the log density is not quadratic together with those before it is left out.
     """
     plain = {
         str(value.name)
@@ -175,10 +176,10 @@ def check_quadratic(named: list[tuple[str, Variable]], coefficients: Sequence[Va
 
 
 def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | None:
-    """The quadratic form with gates that multiply coefficients; None if there is no such form.
+    """A log density as a quadratic form in coefficients that gates multiply; None if it is no such form.
 
-    Discrete sites must enter as factors of single coefficients only (`X @ (gamma * beta)`), and the priors of
-    these coefficients must be independent of one another and of the other coefficients.
+    Discrete sites must enter as factors of single coefficients only (`X @ (gamma * beta)`), and the prior of
+    each coefficient that sites multiply must be independent of all other coefficients.
     """
     graph, p = coefficients.graph, coefficients.p
     discrete = Depends([v for v in [*graph.values, *graph.others] if is_discrete(v)])
@@ -213,7 +214,7 @@ def gates_of(terms: Sequence[Variable], coefficients: Coefficients) -> Gates | N
 
 
 def elements(vector: Variable, index: np.ndarray) -> Variable:
-    """The elements of a vector at the given indices, in the shape of the index."""
+    """The elements of a vector at the indices `index`, in the shape of `index`."""
     flat = index.ravel()
     if np.array_equal(flat, np.arange(flat[0], flat[0] + len(flat))):
         return vector[flat[0] : flat[0] + len(flat)].reshape(index.shape)

@@ -30,7 +30,7 @@ class IntegratedOut(Protocol):
     """Variables that are integrated out of a log density while others move, given all else."""
 
     def check(self, values: Sequence[Any]) -> None:
-        """Refuse an integral that does not exist, or would not exist for other gates.
+        """Refuse an integral that does not exist, or would not exist if gates had other values.
 
         Raises
         ------
@@ -42,7 +42,7 @@ class IntegratedOut(Protocol):
 
         Parameters
         ----------
-        values : the values of the inputs of the graphs
+        values : the values of the inputs of the graphs by which the distribution of the variables is known
         """
 
 
@@ -52,7 +52,7 @@ class ConjugateParameters:
     Parameters
     ----------
     conjugate : list of Conjugate, each after the ones in its `given`
-    inputs : the inputs of the graphs
+    inputs : the inputs of the graphs of their posteriors
     """
 
     def __init__(self, conjugate: Sequence[Conjugate], inputs: Sequence[Variable]):
@@ -60,7 +60,7 @@ class ConjugateParameters:
         self._posteriors = [jaxify([*inputs, *c.given], c.posterior) for c in conjugate]
 
     def check(self, values: Sequence[Any]) -> None:
-        """Nothing is refused: with a proper prior there is a proper distribution."""
+        """Nothing is refused: conjugate priors are proper, so that all integrals exist."""
 
     def draw(self, key: Any, values: Sequence[Any]) -> tuple[dict[str, Any], Any]:
         drawn, logdensity = dict[str, Any](), jnp.zeros(())
@@ -78,7 +78,7 @@ class JointCoefficients:
     Parameters
     ----------
     integral : Integral
-    inputs : the inputs of the graphs
+    inputs : the inputs of the graphs in `integral`
     """
 
     def __init__(self, integral: Integral, inputs: Sequence[Variable]):
@@ -95,13 +95,13 @@ class JointCoefficients:
         return jaxify(self._inputs, [self._integral.gates.prior_precision])
 
     def check(self, values: Sequence[Any]) -> None:
-        """Refuse an integral that does not exist, or would not exist for other gates.
+        """Refuse an integral that does not exist, or would not exist if gates had other values.
 
         Raises
         ------
         pymc.exceptions.SamplingError
         """
-        # this is one program, since otherwise JAX would compile each operation
+        # `jitted` makes one program of the quadratic form; without it JAX would compile each operation
         precision, *_ = map(np.asarray, jitted(self._quadratic_form, SELDOM)(*values))
         why = "the prior and the data leave some direction open"
         improper = bool((np.linalg.eigvalsh(precision) <= 0).any())
@@ -126,7 +126,7 @@ class ColumnCoefficients:
     Parameters
     ----------
     integral : Integral, with columns
-    inputs : the inputs of the graphs
+    inputs : the inputs of the graphs in `integral`
     """
 
     def __init__(self, integral: Integral, inputs: Sequence[Variable]):
@@ -143,7 +143,7 @@ class ColumnCoefficients:
         return jaxify(self._inputs, [form.weights, form.own, form.precision])
 
     def check(self, values: Sequence[Any]) -> None:
-        """Refuse an integral that does not exist, or would not exist for other gates.
+        """Refuse an integral that does not exist, or would not exist if gates had other values.
 
         Raises
         ------
@@ -164,12 +164,12 @@ class ColumnCoefficients:
 
 
 def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
-    """A draw of the coefficients with a gate (p,), of the others (m,), and its log density () in nats.
+    """A draw of the coefficients with a gate (p,), a draw of those without one (m,), and its log density ().
 
-    An inactive coefficient is a draw of its prior. The active coefficients, with precision matrix Q and
-    linear term b, are Q^-1 (b + e), where e has the covariance Q: e is a sum of independent normal vectors,
-    each times the root of a summand of Q. (Bhattacharya, Chakraborty and Mallick 2016, Fast sampling with
-    Gaussian scale mixture priors in high-dimensional regression.)
+    An inactive coefficient is drawn from its prior. The active coefficients and those without a gate have a
+    precision matrix Q and a linear term b, and are drawn as Q^-1 (b + e), where e is normal with covariance
+    Q: a sum of independent normal vectors, each times the root of a summand of Q. (Bhattacharya, Chakraborty
+    and Mallick 2016, Fast sampling with Gaussian scale mixture priors in high-dimensional regression.)
     """
     (p, n), m = form.columns.shape, len(form.own_slope)
     of_prior, of_data, of_others = (
@@ -179,8 +179,8 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
     predictor, value = predictor_and_value(form, rest)
     gates, prior = jnp.where(active, form.gates, 1.0), prior_variances(form)
 
-    # the parts of e from the predictor, from the coefficients without a gate, and from the priors of the
-    # others
+    # The normal vector e of the docstring has summands from the data, by the linear predictor, from the
+    # coefficients without a gate, and from the priors of the coefficients with one.
     roots = jnp.sqrt(form.weights)
     e, own = roots * of_data, jnp.zeros(0)
     slope = form.slope + e
@@ -201,8 +201,8 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
         return over_active(active, step, jnp.zeros(p))
 
     def solved(right):
-        """(p,), the active coefficients times their gates: the solution of the equations with this right
-        side.
+        """(p,), the solution gamma of P gamma = right, with P the precision matrix of the active coefficients
+        times their gates; 0 for inactive coefficients.
         """
         scaled = prior * right
         seen = rest.times(predictor.left(sum_of_columns(form, scaled)[None], rest))[0]
@@ -211,7 +211,8 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
     right = along_active(slope) + linear
     gamma = solved(right)
     precision = jnp.where(active, 1 / jnp.where(active, prior, 1.0), 0.0)
-    # a second solution corrects rounding errors of the first one
+    # The linear equations for the active coefficients are solved once more, for what the first solution
+    # leaves of their right side, which corrects rounding errors of the first solution.
     missing = right - precision * gamma - along_active(rest.times(sum_of_columns(form, gamma)[None])[0])
     gamma = gamma + solved(jnp.where(active, missing, 0.0))
     beta = jnp.where(
@@ -224,14 +225,20 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
 
 
 def joint_logdensity(form: PredictorForm, beta, a, eta):
-    """() nats, the quadratic form at some coefficients and the linear predictor that belongs to them."""
+    """() nats, the log density of a `PredictorForm`, not normalised, at a state of the coefficients.
+
+    Parameters
+    ----------
+    beta, a : (p,) and (m,), the coefficients with a gate and without one
+    eta : (n,), the linear predictor of beta
+    """
     of_data = -0.5 * form.weights @ eta**2 + form.slope @ eta - eta @ form.cross @ a
     of_others = -0.5 * a @ form.own @ a + form.own_slope @ a
     return of_data + of_others + (form.linear * beta - 0.5 * form.precision * beta**2).sum()
 
 
 def in_one_vector(beta, a, columns: Columns):
-    """(p + m,), the coefficients with and without a gate, in the order of all coefficients."""
+    """(p + m,), the coefficients beta (p,) with a gate and a (m,) without one, in the order of the model."""
     vector = jnp.zeros(len(columns.places) + len(columns.others))
     return vector.at[columns.places].set(beta).at[columns.others].set(a)
 
@@ -247,7 +254,7 @@ def elements_by_name(vector, integral: Integral) -> dict[str, Any]:
 
 
 def infinite(integral: Integral, why: str) -> SamplingError:
-    """The error for an integral that does not exist."""
+    """The error for coefficients whose integral does not exist, with the reason `why`."""
     names = ", ".join(map(repr, integral.shapes))
     return SamplingError(
         f"{names} cannot be integrated out: {why}, and the integral is infinite. Give it a proper "

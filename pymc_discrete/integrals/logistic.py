@@ -10,7 +10,7 @@ A likelihood of log odds :math:`\eta` with a successes in b trials is, with :mat
 and given all else :math:`\omega \sim PG(b, \eta)`.
 
 A number b of trials below 1, as for a negative binomial count of 0 whose size is below 1, is raised above 1
-by a further success s, which is 1 with probability :math:`e^\eta / (1 + e^\eta)` and else 0:
+by a further trial, whose success s is 1 with probability :math:`e^\eta / (1 + e^\eta)` and else 0:
 
 .. math:: (1 + e^\eta)^{-b} = \sum_{s = 0}^1 \frac{e^{s \eta}}{(1 + e^\eta)^{b + 1}}
 """
@@ -61,7 +61,7 @@ class LogisticForm(NamedTuple):
     Attributes
     ----------
     place : the index of the probability among the distribution's parameters
-    of_failure : whether it is the probability of a failure
+    of_failure : whether this probability is that of a failure
     trials : (data, *parameters) -> Trials
     """
 
@@ -86,7 +86,7 @@ class Logistic:
     called = PRECISION
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
-        """The log odds of a success."""
+        """The log odds of a success; None for a distribution that is no logistic likelihood."""
         if (form := LOGISTIC_FORMS.get(type(op))) is None:
             return None
         found = logit(params[form.place])
@@ -107,7 +107,10 @@ class Logistic:
         predictor: Variable,
         further: Callable[[str, np.ndarray], Variable],
     ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-        """As `Augmentation.form`; the facts are the result of `bounds_of_trials`."""
+        """The log likelihood given Polya-Gamma variables, with the other results of `Augmentation.form`.
+
+        The facts are the result of `bounds_of_trials`.
+        """
         of_data = LOGISTIC_FORMS[type(op)].trials(data, *params)
         trials = pt.broadcast_to(of_data.trials, data.shape)
         number, shape = known(trials), tuple(map(int, data.shape.eval()))
@@ -120,8 +123,9 @@ class Logistic:
         return form, {LOG_ODDS: predictor, TRIALS: trials}, bounds
 
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-        """Draw the Polya-Gamma variables, and the numbers that further successes add to successes - trials /
-        2.
+        """Draw the Polya-Gamma variables, and what further trials add to successes - trials / 2.
+
+        There is one further trial where the number of trials is below 1; it adds 1/2 or -1/2.
         """
         log_odds, trials, (least, most) = values[LOG_ODDS], values[TRIALS], facts
         key, key_more = jax.random.split(key)
@@ -136,22 +140,25 @@ LOGISTIC = Logistic()
 
 
 def bounds_of_trials(number: np.ndarray | None) -> tuple[float, float]:
-    """Bounds of numbers of trials, None for unknown ones.
+    """A lower and an upper bound of numbers of trials; `number` is None if the numbers are unknown.
 
-    The bounds are as wide as the compiled program allows, so that other data seldom need another program.
+    The bounds are as wide as the program that draws Polya-Gamma variables allows, so that other data seldom
+    need another program.
     """
     if number is None or not number.size:
         return 0.0, np.inf
     least = 0.0 if number.min() < 1 else 1.0
     if number.max() <= 1:
         return least, 1.0
-    # numbers of trials below 1 are raised by 1
+    # less by 1 than the program allows, since numbers of trials below 1 are raised by 1
     return least, LARGE_SHAPE - 1 if number.max() <= LARGE_SHAPE - 1 else np.inf
 
 
 def log_of_product(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """The logarithm of a product with an exponential, such as exp(eta) times an exposure, written
-    as a sum."""
+    """[a sum] for a node that is the logarithm of a product with an exponential; else None.
+
+    For example log(exp(eta) * exposure) becomes eta + log(exposure).
+    """
     if not is_scalar_op(node, Log) or not is_scalar_op(inputs[0].owner, Mul):
         return None
     factors = inputs[0].owner.inputs
@@ -161,7 +168,7 @@ def log_of_product(node: Apply, inputs: list[Variable]) -> list[Variable] | None
 
 
 def is_scalar_op(node: Apply | None, kind: type) -> bool:
-    """Whether a node applies a function of this kind to each element."""
+    """Whether a node applies a scalar function of the given kind to each element."""
     return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kind)
 
 

@@ -1,5 +1,5 @@
-"""Tensors that are a multiple of a parameter, or a power of one, such as a standard deviation of a
-precision."""
+"""Tensors that are a multiple of a parameter, or a power of a multiple: a standard deviation is the power
+-1/2 of a precision."""
 
 from collections.abc import Callable
 
@@ -12,24 +12,27 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pymc_discrete.integrals.families import Refusal, known_value
 from pymc_discrete.structure.scalar_ops import computed_by, scalar_op_of
 
-Varies = Callable[[Variable], bool]  # whether a variable depends on the parameter
+Varies = Callable[[Variable], bool]  # says whether a variable depends on the parameter that is looked for
 
 
 def as_multiple(
     v: Variable, moves: Varies, power: float, name: str
 ) -> tuple[Variable, Variable | None, Variable | None]:
-    """(elements of a parameter, factor, offset), where factor None stands for 1 and offset None for 0.
+    """(elements, factor, offset) with which a tensor is (factor * elements + offset) ** power.
 
-    The tensor is (factor * elements + offset) ** power.
+    The elements are elements of a parameter. A factor None stands for 1, and an offset None for 0.
 
     Parameters
     ----------
+    v : the tensor
+    moves : (variable) -> whether it depends on the parameter
     power : 1, -1, or, for a positive parameter, 1/2 or -1/2
     name : the name of the variable that reads the parameter, for the message
 
     Raises
     ------
     Refusal
+        If the tensor is computed in another way.
     """
     exponents = {1.0, -1.0} if float(power).is_integer() else {1.0, -1.0, 0.5, -0.5}
     factor, offset, found = None, None, 1.0
@@ -55,8 +58,8 @@ def as_multiple(
 
 
 def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | None] | None:
-    """(inside, exponent, factor): the tensor is factor * inside ** exponent, and only `inside` depends on the
-    parameter.
+    """(inside, exponent, factor) with which a tensor is factor * inside ** exponent, where only `inside`
+    depends on the parameter.
 
     A factor None stands for 1. The result is None if the tensor is computed in another way.
     """
@@ -70,7 +73,7 @@ def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | No
         return None
     (inside,) = moving
     match scalar:
-        case Second() if inside is inputs[1]:  # the factor is broadcast to the shape of another tensor
+        case Second() if inside is inputs[1]:  # its first input only gives the shape
             return inside, 1.0, None
         case Reciprocal():
             return inside, -1.0, None
@@ -87,8 +90,10 @@ def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | No
 
 
 def power_with_sign(*factors: Variable) -> tuple[Variable, float, Variable | None] | None:
-    """As `as_power`, for abs(v) ** exponent * sign(v), which is how PyMC writes the scale of a
-    precision v."""
+    """(v, exponent, None) for the factors abs(v) ** exponent and sign(v), in any order; else None.
+
+    PyMC writes the standard deviation of a precision v as the product of two such factors.
+    """
     for power, sign in (factors, factors[::-1]):
         scalar_ops = [scalar_op_of(w) for w in (power, sign)]
         if not (isinstance(scalar_ops[0], Pow) and isinstance(scalar_ops[1], Sign)):
@@ -103,14 +108,14 @@ def power_with_sign(*factors: Variable) -> tuple[Variable, float, Variable | Non
 
 
 def known_number(v: Variable) -> float | None:
-    """The value of a tensor of one element that is computed from constants; None for other tensors."""
+    """The value of a tensor of one element that is computed from constants; None for any other tensor."""
     value = known_value(v)
     return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
 
 def as_sum(v: Variable, moves: Varies) -> tuple[Variable, Variable] | None:
-    """(inside, added): the tensor is their sum, and only `inside` depends on the parameter; None if it is no
-    such sum.
+    """(inside, added), whose sum is the tensor v, where only `inside` depends on the parameter; None if v is
+    no such sum.
     """
     if not computed_by(v):
         return None
@@ -124,10 +129,10 @@ def as_sum(v: Variable, moves: Varies) -> tuple[Variable, Variable] | None:
 
 
 def selected_first(v: Variable, moves: Varies) -> Variable | None:
-    """A selection from elementwise functions, written as elementwise functions of selections.
+    """A selection from an elementwise function, written as the function of selections: f(v)[z] as f(v[z]).
 
-    None if the tensor is no such selection, or if the functions combine tensors of several shapes other than
-    single numbers.
+    The result is None if the tensor is no such selection, or if the function combines tensors of several
+    shapes other than single numbers.
     """
     node = v.owner
     if node is None or not isinstance(node.op, DimShuffle | Subtensor | AdvancedSubtensor):
@@ -143,9 +148,9 @@ def selected_first(v: Variable, moves: Varies) -> Variable | None:
 
 
 def selected_of(v: Variable, node: Apply) -> Variable | None:
-    """The selection that a node makes from its first input, made from another tensor of the same shape.
+    """The selection that a node makes from its first input, made from another tensor v of the same shape.
 
-    None for a tensor of another shape, unless it is a single number.
+    If v is a single number, the result is v without axes. For any other shape the result is None.
     """
     if v.type.broadcastable == node.inputs[0].type.broadcastable:
         return node.op.make_node(v, *node.inputs[1:]).outputs[0]
@@ -159,6 +164,6 @@ def to_power(v: Variable, power: float) -> Variable:
 
 
 def product_with(factor: Variable | None, *more: Variable) -> Variable:
-    """The product of two tensors, where None stands for the factor 1."""
+    """The product of a factor with one or more tensors; a factor None stands for 1."""
     factors = [*more] if factor is None else [factor, *more]
     return pt.mul(*factors) if len(factors) > 1 else factors[0]

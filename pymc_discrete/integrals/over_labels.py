@@ -28,14 +28,14 @@ from pymc_discrete.structure.analysis import Depends
 
 @dataclass
 class Read:
-    """A variable that reads a parameter.
+    """A variable whose distribution reads a conjugate parameter.
 
     Attributes
     ----------
     rv : the variable
     unknown : whether the variable is an unknown of the model, and no data
     labels : (...) int, the row of the parameter that each of its elements reads
-    likelihood, reading : the way in which it reads the parameter
+    likelihood, reading : how the distribution of the variable reads the parameter
     """
 
     rv: Variable
@@ -56,7 +56,8 @@ class ConjugateParameter:
     family : Family
     shape : the shape of the variable
     reads : the `Read`s of the parameter
-    means : for a precision, the Normal parameters that also read it, and are integrated out before it
+    means : if the parameter is a precision, the Normal parameters whose priors read it, which are integrated
+        out before it
     """
 
     name: str
@@ -68,36 +69,37 @@ class ConjugateParameter:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The shape of the labels."""
+        """The shape of the parameter, without the last axis if each label has a vector along this axis."""
         return self.shape[:-1] if self.family.vectors else self.shape
 
     @property
     def rows(self) -> int:
-        """The number of labels."""
+        """The number of labels at which the parameter has a number or a vector."""
         return int(np.prod(self.batch))
 
     @property
     def length(self) -> int:
-        """The length of the vector that the parameter has for each label; 1 if it has a number."""
+        """The length of the vector that the parameter has for each label; 1 if it has a number instead."""
         return self.shape[-1] if self.family.vectors else 1
 
     @property
     def of_means(self) -> list[Read]:
-        """The reads of the means, and the reads by the means."""
+        """The `Read`s of this precision by its `means`, and by the variables that read a mean."""
         means = {m.rv for m in self.means} | {r.rv for m in self.means for r in m.reads}
         return [r for r in self.reads if r.rv in means]
 
 
 def prior_of(rv: Variable, family: Family) -> tuple[Any, ...] | None:
-    """The parameters of a prior, in the form of its family."""
+    """The parameters of a variable's prior as its family has them; None if the prior is not of the family."""
     return family.priors[type(rv.owner.op)](*rv.owner.op.dist_params(rv.owner))
 
 
 # ---------------------------------------------------------------- likelihoods at the reference value
 def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: Depends) -> Variable:
-    """The part of a likelihood that is not in the factor that depends on the parameter.
+    """The log of those factors of a likelihood that do not depend on a conjugate parameter.
 
-    It is the log density at a reference value, less the logarithm of the factor at this value.
+    It is the log density at a reference value of the parameter, less the log, at this value, of the factor
+    that depends on the parameter.
 
     Parameters
     ----------
@@ -105,7 +107,9 @@ def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: D
     """
     node, reading, of = read.rv.owner, read.reading, read.likelihood
     if reading.precision:
-        # the factor is 1 if the mean is the observation itself, and then no two large numbers are subtracted
+        # For a precision, the squared distance of the observation from the mean is in the log density and in
+        # the factor, and cancels. It could be large, so the mean is replaced by the observation itself, where
+        # it is 0.
         of = of._replace(params=[read.rv, *of.params[1:]])
     reference = p.family.reference(p.length)
     if p.family is MULTIVARIATE_NORMAL_PRIOR:
@@ -116,13 +120,16 @@ def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: D
     factor, *params = model.replace_rvs_by_values([p.family.log_weights(statistics, p.length), *params])
     _, rv = node.op(*params, rng=node.op.rng_param(node), return_next_rng=True)
     logp = pm.logp(rv, model.rvs_to_values[read.rv], warn_rvs=False)
-    # the log density of a vector is one number
+    # where a vector has one log density, the log factors of its elements are added up
     return logp - (factor.sum(-1) if factor.type.ndim > logp.type.ndim else factor)
 
 
 # ---------------------------------------------------------------- integrals
 def integral_over(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
-    """The integral over a parameter, a sum over its labels, and the parameters given all else.
+    """The log of the integral over a conjugate parameter, and the parameters of its distribution given all
+    else.
+
+    The log of the integral is a sum over the labels of the parameter.
 
     Parameters
     ----------
@@ -179,8 +186,9 @@ def left_by_mean(p: ConjugateParameter, mean: ConjugateParameter, discrete: Depe
 
     Returns
     -------
-    statistics : the numbers that are added to the two sums of the precision
-    log : the logarithm of the power of 1 + P / c
+    statistics : for each label of the mean, the numbers that are added to the two sums of statistics from
+        which the precision is integrated out
+    log : for each label of the mean, the logarithm of (1 + P / c)^(-1/2)
     """
     precision = {r.rv: r.likelihood.factor for r in p.reads}
     prior_mean, _ = prior_by_label(mean)
@@ -202,7 +210,7 @@ def left_by_mean(p: ConjugateParameter, mean: ConjugateParameter, discrete: Depe
 
 
 def integral_over_vectors(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
-    """The result of `integral_over` for Normal vectors, in coordinates in which their elements are
+    """The result of `integral_over` for Normal vectors, in coordinates in which the elements of a vector are
     independent.
     """
     mean, _ = prior_of(p.rv, p.family) or ()
@@ -222,15 +230,15 @@ def integral_over_vectors(p: ConjugateParameter, discrete: Depends) -> list[Vari
 def integral_over_probabilities(p: ConjugateParameter) -> list[Variable]:
     """The result of `integral_over` for vectors of probabilities."""
     (a,), rows, V = prior_of(p.rv, p.family) or (), p.rows, p.length
-    # Counts that one site changes are neighbours in memory: the counts of all labels if the labels are
-    # unknown, the counts of all categories if the categories are.
+    # The counts that one site may change are laid out as neighbours in memory. If the labels are unknown,
+    # they are the counts of a category at all labels; if the categories are, the counts of a label.
     by_category = not any(r.unknown for r in p.reads)
     table = pt.broadcast_to(of_floats(a), p.shape).reshape((rows, V))
     prior = [(table.T if by_category else table).reshape((rows * V,))]
     index, stats, labels, totals = [], [], [], []
     for r in p.reads:
         (count,) = map(of_floats, r.reading.statistics(r.likelihood))
-        # the statistics are the counts of each category, not a category
+        # the variable has a vector with the count of each category, in place of a single category
         vectors = isinstance(r.rv.owner.op, MultinomialRV)
         own = pt.broadcast_to(r.labels, r.rv.shape[:-1] if vectors else r.rv.shape)
         labels.append(own.ravel())
@@ -248,7 +256,8 @@ def integral_over_probabilities(p: ConjugateParameter) -> list[Variable]:
 
 
 class Coordinates(NamedTuple):
-    """Coordinates of vectors in which two covariance matrices are diagonal.
+    """Coordinates of vectors in which the covariances of a normal prior and of a normal likelihood are
+    diagonal.
 
     Attributes
     ----------
@@ -269,7 +278,7 @@ class Coordinates(NamedTuple):
         Raises
         ------
         Refusal
-            If a covariance is not known, is no covariance, or is not the same for all elements.
+            If a covariance is not known, is not positive definite, or is not the same for all elements.
         """
         _, covariance = prior_of(p.rv, p.family) or ()
         prior = known_covariance(covariance, p.length, "its prior")
@@ -306,7 +315,7 @@ def known_covariance(covariance: Variable, d: int, of: str) -> np.ndarray:
 
 # ---------------------------------------------------------------- sums of statistics
 def prior_by_label(p: ConjugateParameter) -> list[Variable]:
-    """The parameters of a prior, each a vector with one element for each label."""
+    """The parameters of a conjugate prior, each as a vector with one element for each label."""
     params = prior_of(p.rv, p.family) or ()
     return [pt.broadcast_to(of_floats(v), p.batch).reshape((p.rows,)) for v in params]
 
@@ -314,8 +323,8 @@ def prior_by_label(p: ConjugateParameter) -> list[Variable]:
 def centre_of(mean: ConjugateParameter, discrete: Depends) -> Variable:
     """A centre of the observations of a mean, () or, for vectors, (d,), which does not depend on labels.
 
-    The offset of each observation is subtracted, unless it depends on discrete variables, all of whose sites
-    would then enter the centre.
+    The centre is the mean of the observations, less their offsets. An offset that depends on discrete
+    variables is not subtracted, since the centre would depend on all of their sites.
     """
     around = []
     for r in mean.reads:
@@ -331,7 +340,7 @@ def centre_of(mean: ConjugateParameter, discrete: Depends) -> Variable:
 
 
 def of_floats(v: Any) -> Variable:
-    """A tensor with its own dtype if that is a float type, else as float64."""
+    """A tensor as it is if its elements are floats, else as float64."""
     v = pt.as_tensor(v)
     return v if v.type.dtype.startswith("float") else v.astype("float64")
 
@@ -342,11 +351,13 @@ def of_elements(v: Variable, rv: Variable) -> Variable:
 
 
 def sums_of_reads(reads: Sequence[Read], each: Sequence[Sequence[Any]], rows: int) -> list[Variable]:
-    """(rows,) each, the sums of some statistics by label.
+    """[(rows,)], for each statistic its sums by label, over all elements that read a parameter.
 
     Parameters
     ----------
-    each : the statistics of each `Read`
+    reads : the variables that read the parameter
+    each : for each variable in `reads` its statistics
+    rows : the number of labels
     """
     if not reads:
         return []
@@ -359,5 +370,5 @@ def sums_of_reads(reads: Sequence[Read], each: Sequence[Sequence[Any]], rows: in
 
 
 def sums_by_label(labels: Variable, numbers: Variable, size: int) -> Variable:
-    """(size,), for each label the sum of its numbers."""
+    """(size,), for each label the sum of those `numbers` that have this label."""
     return pt.inc_subtensor(pt.zeros(size)[labels], numbers)

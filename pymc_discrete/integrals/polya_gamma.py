@@ -50,19 +50,20 @@ from pymc_discrete.kernels.random import uniforms
 # Where the density is almost zero, rounding may make the second array negative.
 FactoredDensity = Callable[[Any, Any], tuple[Any, Any]]
 
-# the x at which the first terms of the two series of J*(1, 0) are equal; there both series converge at the
-# same rate
+# The density of J*(1, 0) is the sum of either of two series. At this x their first terms are equal, and both
+# converge at the same rate.
 CROSSING = 2 / math.pi
 # The largest h of a piece. Rounding errors of the series are some machine epsilons times the sum of the
-# absolute values of its terms. The integral of this sum over x is 20 at h = 2, 260 at h = 4 and 17,000 at h =
-# 8, for c = 0, where it is largest; the integral of the density is 1.
+# absolute values of its terms. The integral of this sum over x is largest for c = 0: 20 at h = 2, 260 at h =
+# 4, and 17,000 at h = 8, while the integral of the density is 1.
 LONGEST_PIECE = 4.0
-# The number of terms of the series, by the bytes of a float. The first term that is left out is below
-# rounding for all proposed x, except with a probability below rounding.
+# The number of terms of the series for the density of J*(h, c) that are added up, by the bytes of a float.
+# The first term that is left out is below rounding for all proposed x, except with a probability below
+# rounding.
 TERMS = {8: 36, 4: 20}
-# the number of terms at the points where tangents touch, which are below 6
+# the number of terms of the series at the points x where tangents touch the log density; all are below 6
 TERMS_AT_TANGENTS = 13
-# for b larger than this, the Fourier integral takes less time than a sum of pieces
+# For b larger than this, a draw by the Fourier integral takes less time than a sum of draws of J*(h, c).
 LARGE_SHAPE = 160.0
 # The number of points of the Fourier integral, and their distance in units of 1 / sd, by the bytes of a
 # float. For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is
@@ -91,7 +92,7 @@ class Envelope(NamedTuple):
 
 
 class DrawsSoFar(NamedTuple):
-    """Sums of accepted proposals.
+    """Sums of accepted proposals, one sum for each element, while proposals are still made.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ def unit_draws(key: Any, c: Any):
 
 
 def sums_of_pieces(key: Any, b: Any, c: Any, wanted: Any = True):
-    """(n,) float, draws of J*(b, c) as sums of variables of J*(h, c), with the same h for all pieces.
+    """(n,) float, draws of J*(b, c) as sums of independent pieces: draws of J*(h, c), all with one h.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def sums_of_pieces(key: Any, b: Any, c: Any, wanted: Any = True):
     """
     pieces = jnp.ceil(b / LONGEST_PIECE)
     parameters = b / pieces, c
-    # If b is nan, there is one piece, which is nan.
+    # If b is nan, one piece is drawn, which is nan, and so is the sum.
     counts = jnp.where(wanted, jnp.where(pieces > 1, pieces, 1), 0).astype(int)
     return sums_of_draws(key, series_density, piece_envelope(parameters), parameters, counts)
 
@@ -176,23 +177,23 @@ def large_draws(key: Any, b: Any, c: Any, wanted: Any = True):
 
 
 def mean_and_spread(b: Any, c: Any):
-    """The mean of J*(b, c), and approximately its standard deviation divided by the mean, (n,) float each.
+    """The mean of J*(b, c), and, approximately, its standard deviation divided by the mean, (n,) float each.
 
-    Draws would be exact with any other values as well, since these only decide where tangents touch and how x
-    is scaled.
+    Draws would be exact with any other two numbers as well: the numbers only decide where tangents touch the
+    log density, and how x is scaled.
     """
     c = jnp.maximum(c, 1e-3)
-    # the value is exact in the limits of small and of large c
+    # the approximate standard deviation is exact in the limits of small and of large c
     return b * jnp.tanh(c) / c, 1 / jnp.sqrt(b * jnp.sqrt(2.25 + c**2))
 
 
 def tangent_points(b: Any, c: Any):
     """(3, n) float, the points at which tangents touch the log density of J*(b, c): left of the mode, near
-    it, right of it.
+    the mode, right of the mode.
 
-    For a Gaussian density, the largest share is accepted with points at sqrt(2) standard deviations from the
-    mode. Here this number is nearly the best one for the logarithm of x, for every b and c (found
-    numerically).
+    For a Gaussian density, the largest share of proposals is accepted if the points are sqrt(2) standard
+    deviations from the mode. For J*(b, c) this is nearly the best distance of log(x), for every b and c
+    (found numerically).
     """
     mean, spread = mean_and_spread(b, c)
     middle = mean * jnp.exp(-math.sqrt(2) * spread**2)
@@ -209,8 +210,8 @@ def unit_density(x: Any, c: Any):
         a_n(x) = pi (n + 1/2) (2 / (pi x))^(3/2) exp(-2 (n + 1/2)^2 / x)  or
         a_n(x) = pi (n + 1/2) exp(-(n + 1/2)^2 pi^2 x / 2),
 
-    so that a_n is a_0 times (2 n + 1) q^(n (n + 1) / 2). It is multiplied by exp(c - c^2 x / 2) and by a
-    constant.
+    so that a_n is a_0 times (2 n + 1) q^(n (n + 1) / 2), with q = exp(-4 / x) or q = exp(-pi^2 x). For J*(1,
+    c) the sum is multiplied by exp(c - c^2 x / 2), and here also by a constant.
     """
     left = x < CROSSING
     exponent = jnp.where(left, -((1 - c * x) ** 2) / (2 * x), log_right_term(x, c))
@@ -220,7 +221,7 @@ def unit_density(x: Any, c: Any):
 
 
 def log_right_term(x: Any, c: Any):
-    """The logarithm of the second a_0(x) in `unit_density`, with the same factors; it is linear in x."""
+    """The log of the second a_0(x) in `unit_density`, times the factors of its sum; it is linear in x."""
     return 1.5 * math.log(math.pi / 2) + c - (math.pi**2 / 4 + c**2) * x / 2
 
 
@@ -231,9 +232,9 @@ def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None
 
         a_n(x) = 2^h Gamma(n + h) (2 n + h) / (Gamma(h) n! sqrt(2 pi x^3)) exp(-(2 n + h)^2 / (2 x)).
 
-    It is multiplied by exp(h c - c^2 x / 2) and by a constant. For h >= 1 the ratio of a term to the previous
-    term decreases with n. So the terms after the largest one decrease, and since they alternate, the terms
-    left out add up to less than the first of them.
+    For J*(h, c) the sum is multiplied by exp(h c - c^2 x / 2), and here also by a constant. For h >= 1 the
+    ratio of a term to the previous term decreases with n. So the terms after the largest one decrease, and
+    since their signs alternate, the terms left out add up to less than the first of them.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None
     terms : the number of terms that are added up; None for as many as any x needs
     """
     h, c = parameters
-    term = jnp.ones_like(x)  # the product of this and (2 n + h) / h is (-1)^n a_n / a_0
+    term = jnp.ones_like(x)  # `term` times (2 n + h) / h is (-1)^n a_n / a_0
     ratio, shrinking = jnp.exp(-2 * (h + 1) / x), jnp.exp(-4 / x)
     total = h * term
     for n in range(1, terms or TERMS[x.dtype.itemsize]):
@@ -254,8 +255,9 @@ def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None
 def fourier_density(w: Any, characteristic: tuple[Any, Any]):
     """The density at w of a variable with this `characteristic_function`, a `FactoredDensity`.
 
-    The integral is computed by the trapezoidal rule. Its value is the sum of the density over all w + 2 pi k
-    / distance, k an integer (Poisson's summation formula), of which all but k = 0 are below rounding.
+    The Fourier integral of the characteristic function is computed by the trapezoidal rule with points that
+    are `distance` apart. The result is the sum of the density over all w + 2 pi k / distance, k an integer
+    (Poisson's summation formula), of which all but k = 0 are below rounding.
     """
     real, imaginary = characteristic
     number, distance = FOURIER_GRID[w.dtype.itemsize]
@@ -271,8 +273,8 @@ def fourier_density(w: Any, characteristic: tuple[Any, Any]):
 def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
     """E[exp(i t (X - mean) / sd)] for X of J*(b, c), at the points t of `FOURIER_GRID`.
 
-    It is (cosh(c) / cosh(p - i q))^b exp(-i y mean), where y = t / sd and (p - i q)^2 = c^2 - 2 i y. The
-    power multiplies errors by b, so that differences of numbers that are almost equal are avoided.
+    The function is (cosh(c) / cosh(p - i q))^b exp(-i y mean), where y = t / sd and (p - i q)^2 = c^2 - 2 i
+    y. The power multiplies relative errors by b, so no numbers that are almost equal are subtracted.
 
     Returns
     -------
@@ -284,7 +286,7 @@ def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
     p = jnp.sqrt((size + c**2) / 2)
     q = y / p
     sine, cosine = jnp.sin(q), jnp.cos(q)
-    farther = jnp.expm1(4 * y**2 / ((size + c**2) * (p + c)))  # this is exp(2 (p - c)) - 1
+    farther = jnp.expm1(4 * y**2 / ((size + c**2) * (p + c)))  # exp(2 (p - c)) - 1
     squeeze = jnp.exp(-2 * c)
     # |cosh(p - i q)|^2 = cosh(c)^2 + sinh(p - c) sinh(p + c) - sin(q)^2, divided by cosh(c)^2, less 1
     hyperbolic = farther * (farther - jnp.expm1(-4 * c)) / (1 + farther)
@@ -300,8 +302,8 @@ def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
 def tangent_envelope(density: FactoredDensity, points: Any, parameters: Any) -> Envelope:
     """The envelope of concave log densities, from their tangents at three increasing points.
 
-    The constant is the largest value that the middle tangent has between the other two, which bounds the log
-    density everywhere.
+    The constant of the envelope is the largest value that the middle tangent has between the points where the
+    other two tangents meet it. The constant bounds the log density everywhere.
 
     Parameters
     ----------
@@ -314,7 +316,7 @@ def tangent_envelope(density: FactoredDensity, points: Any, parameters: Any) -> 
 
     x0, x1, x2 = points
     (y0, y1, y2), (s0, s1, s2) = jax.jvp(log_density, (points,), (jnp.ones_like(points),))
-    # the distances from the middle point at which the other tangents meet the middle tangent
+    # the distances from the middle point at which the left and the right tangent meet the middle one
     meets_left = (y1 - y0 + s0 * (x0 - x1)) / (s0 - s1)
     meets_right = (y2 - y1 - s2 * (x2 - x1)) / (s1 - s2)
     top = y1 + jnp.maximum(s1 * meets_left, s1 * meets_right)
@@ -330,16 +332,17 @@ def piece_envelope(parameters: tuple[Any, Any]) -> Envelope:
 def unit_envelope(c: Any) -> Envelope:
     """The envelope of the log density of J*(1, c), without computing the density.
 
-    Let L(x) and R(x) be the logarithms of the first terms of both series of `unit_density`. Both are bounds
-    for all x. L is a bound because X is the time when a Brownian motion leaves (-1, 1): the density of this
-    time is twice the density of leaving at 1, and at most twice the density of the time of first reaching 1.
+    Let X be a variable of J*(1, c), and L(x) and R(x) the logarithms of the first terms of the two series for
+    its density, see `unit_density`. L and R are bounds of the log density for all x. L is a bound because X
+    is the time when a Brownian motion leaves (-1, 1): the density of this time is twice the density of
+    leaving at 1, and at most twice the density of the time of first reaching 1.
     R is a bound because X is the sum of an exponential variable of rate pi^2 / 8 and a positive variable. L
     and R meet at `CROSSING`. L has one maximum, at some x <= 1 / 3, and is concave for x < 2 / 3, where its
     slope is larger than the slope of R.
 
-    So the constant is the maximum of L. The left line is a tangent of L. The right line is also a tangent of
-    L if it touches at some x <= `CROSSING`: it is above L up to `CROSSING`, and above R beyond. Otherwise the
-    right line is R.
+    So the constant of the envelope is the maximum of L, and its left line a tangent of L. The right line is a
+    tangent of L, too, if the tangent touches L at some x <= `CROSSING`, since it is then above L up to
+    `CROSSING`, and above R beyond. Otherwise the right line is R.
     """
 
     def curve(x):  # L(x) + 1.5 log(x)
@@ -361,19 +364,25 @@ def unit_envelope(c: Any) -> Envelope:
 
 
 def envelope_of_lines(top: Any, rising: tuple[Any, Any, Any], falling: tuple[Any, Any, Any]) -> Envelope:
-    """The minimum of a constant and of two lines, each given by a point, its value there and its slope."""
+    """The envelope that is the minimum of a constant and of two lines.
+
+    Parameters
+    ----------
+    top : (n,) nats, the constant
+    rising, falling : for each line a point x, the value of the line at x, and its slope
+    """
     (x0, y0, s0), (x2, y2, s2) = rising, falling
     return Envelope(top, x0 + (top - y0) / s0, x2 + (top - y2) / s2, 1 / s0, -1 / s2)
 
 
 # ---------------------------------------------------------------- rejection
 def proposal(u: Any, envelope: Envelope):
-    """A draw with density proportional to exp(bound), by a uniform u, and the distance by which the bound has
-    fallen.
+    """A draw x with density proportional to exp(bound), and how far the bound at x is below its top.
 
     Parameters
     ----------
-    u : (n,) float in [0, 1); the smallest u, which have the finest resolution, give draws far to the right
+    u : (n,) float, uniform in [0, 1); the smallest u, where floats are finest, give draws far to the right
+    envelope : the bound of the log density
 
     Returns
     -------
@@ -384,7 +393,8 @@ def proposal(u: Any, envelope: Envelope):
     beyond = t - envelope.right_scale
     at_right, at_left = beyond < 0, beyond > flat
     share = jnp.where(at_right, t / envelope.right_scale, 1 - (beyond - flat) / envelope.left_scale)
-    # with a probability below rounding, u is 0, or rounding has made the share negative
+    # The share is 0 or negative where u is 0 or by rounding, both with a probability below rounding; the
+    # maximum keeps the logarithm finite.
     fallen = jnp.where(at_right | at_left, -jnp.log(jnp.maximum(share, 2.0**-54)), 0.0)
     at_side = jnp.where(
         at_right, envelope.right + envelope.right_scale * fallen, envelope.left - envelope.left_scale * fallen
@@ -418,7 +428,7 @@ def sums_of_draws(
     def proposed(number, arrays):
         envelope, parameters, lowest = arrays
         u, v = uniforms(jax.random.fold_in(key, number), (2, *lowest.shape), lowest.dtype)
-        v = jnp.maximum(v, 2.0**-54)  # 0 times infinity is nan
+        v = jnp.maximum(v, 2.0**-54)  # v = 0 would make nan of an infinite exp
         x, fallen = proposal(u, envelope)
         outside = x <= lowest
         exponent, factor = density(jnp.where(outside, envelope.right, x), parameters)
@@ -431,7 +441,7 @@ def sums_of_draws(
         return DrawsSoFar(sums.round + 1, totals, sums.missing - accepted)
 
     def narrow_round(sums: DrawsSoFar) -> DrawsSoFar:
-        # the indices of elements that lack draws, padded with n, which is no index, if there are few
+        # the indices of elements that lack draws, padded with n, which is the index of no element
         some = jnp.nonzero(sums.missing > 0, size=n // NARROWER, fill_value=n)[0]
         x, accepted = proposed(sums.round, jax.tree.map(lambda a: a.at[..., some].get(mode="clip"), arrays))
         totals = sums.totals.at[some].add(jnp.where(accepted, x, 0.0), mode="drop")

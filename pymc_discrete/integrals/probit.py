@@ -37,11 +37,13 @@ FAR = {8: 36.0, 4: 11.0}
 def latent_form(
     data: Variable, predictor: Variable, bounds: Sequence[Variable], further: Callable
 ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-    """The result of `Augmentation.form` for latent variables of variance 1 between bounds like the data.
+    """The result of `Augmentation.form` for answers that say between which bounds a latent variable is.
+
+    The latent variables are normal around the predictor, with variance 1.
 
     Parameters
     ----------
-    bounds : the lower and the upper bounds; nan where the answer is impossible
+    bounds : the lower and the upper bounds, in the shape of the data; nan where the answer is impossible
     """
     latent = further(LATENT, np.zeros(tuple(map(int, data.shape.eval()))))
     form = pt.switch(pt.isnan(bounds[0]), -np.inf, latent * predictor - predictor**2 / 2)
@@ -49,7 +51,7 @@ def latent_form(
 
 
 def draw_latent(key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-    """The result of `Augmentation.draw` for the variables of `latent_form`."""
+    """The result of `Augmentation.draw` for normal latent variables between bounds, see `latent_form`."""
     return {LATENT: normal_between(key, *(values[role] for role in (PREDICTOR, LOWER, UPPER)))}
 
 
@@ -59,7 +61,9 @@ class Probit:
     called = LATENT
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
-        """The argument of the standard normal distribution function."""
+        """The x for which the standard normal distribution function is the probability of a Bernoulli
+        variable; None for any other distribution.
+        """
         return of_normal_cdf(params[0]) if isinstance(op, ptr.BernoulliRV) else None
 
     def others(self, op: Any, params: Sequence[Variable]) -> list[Variable]:
@@ -85,7 +89,9 @@ class OrderedProbit:
     called = LATENT
 
     def predictor(self, op: Any, params: Sequence[Variable]) -> Variable | None:
-        """The tensor that is compared with the cutpoints, in units of the standard deviation."""
+        """The mean of the latent variable that is compared with the cutpoints, divided by its standard
+        deviation; None for a distribution other than a pm.OrderedProbit.
+        """
         found = of_ordered_probit(op, params)
         return None if found is None else found[0] / found[2]
 
@@ -137,14 +143,14 @@ def between(cutpoints: Any, answers: Variable) -> tuple[Variable, Variable]:
 def of_ordered_probit(op: Any, params: Sequence[Variable]) -> tuple[Variable, Variable, Variable] | None:
     """The arguments eta, cutpoints and sigma of a pm.OrderedProbit; None for any other distribution.
 
-    PyMC makes it a categorical variable with a long formula for its probabilities p. The formula has
-    quotients (eta - cutpoint) / sigma. The parts of each quotient are tried: if PyMC makes the graph of p
-    from them, they are the arguments.
+    PyMC writes a pm.OrderedProbit as a categorical variable with a long formula for the probabilities p. The
+    formula has quotients (eta - cutpoint) / sigma. The eta, cutpoint and sigma of each quotient are tried:
+    they are the arguments if PyMC makes the graph of p from them.
     """
     if not isinstance(op, ptr.CategoricalRV):
         return None
     p = params[0]
-    # the node may be a Deterministic of the probabilities, or add axes before the axes of eta
+    # p may be the view of a Deterministic, or have axes before the axes of eta; both are stripped
     while p.owner is not None and (
         isinstance(p.owner.op, ViewOp)
         or (isinstance(p.owner.op, DimShuffle) and p.owner.op.is_left_expand_dims)
@@ -167,19 +173,19 @@ def of_ordered_probit(op: Any, params: Sequence[Variable]) -> tuple[Variable, Va
 
 
 def arguments(v: Variable, op: type) -> list[Variable]:
-    """The inputs of the elementwise Op that computes `v`; nothing if another Op computes it."""
+    """The inputs of v if the given elementwise Op computes v; else an empty list."""
     return list(v.owner.inputs) if computed_by(v, op) else []
 
 
 def without_new_axes(v: Variable) -> Variable:
-    """The variable before axes of length 1 were added to it, or its axes were exchanged."""
+    """The variable from which v is made by adding axes of length 1 or exchanging axes; v if there is none."""
     while v.owner is not None and isinstance(v.owner.op, DimShuffle):
         (v,) = v.owner.inputs
     return v
 
 
 def of_normal_cdf(p: Variable) -> Variable | None:
-    """x if a probability is written as erfc(-x / sqrt(2)) / 2; None for any other probability."""
+    """The x of a probability that is written as erfc(-x / sqrt(2)) / 2: as Phi(x). None for others."""
     half, other = constant_and_factor(p)
     if half != 0.5 or other is None or not computed_by(other, Erfc):
         return None
@@ -187,7 +193,7 @@ def of_normal_cdf(p: Variable) -> Variable | None:
 
 
 def constant_and_factor(v: Variable) -> tuple[float | None, Variable | None]:
-    """The two factors of a product of one number and a tensor; None for other tensors."""
+    """(number, tensor) for a tensor that is written as a number times a tensor; else (None, None)."""
     if not computed_by(v, Mul):
         return None, None
     constants = [i for i in v.owner.inputs if isinstance(i, Constant)]
@@ -205,20 +211,20 @@ def normal_between(key: Any, mean: Any, lower: Any, upper: Any):
     lower, upper : arrays like the means, which may be infinite
     """
     key, key_far = jax.random.split(key)
-    # An interval above the mean is reflected, so that the following code deals with the lower tail of N(0,
-    # 1).
+    # An interval above the mean is reflected about the mean, so that all draws are from intervals of N(0, 1)
+    # that are in the lower tail or around 0.
     above = lower > mean
     a = jnp.where(above, mean - upper, lower - mean)
     b = jnp.where(above, mean - lower, upper - mean)
-    # neither u nor 1 - u is 0, so that all is finite
+    # u and 1 - u are above 0, so that all quantiles are finite
     u = jax.random.uniform(key, mean.shape, mean.dtype, minval=jnp.finfo(mean.dtype).eps / 2)
     from_below = ndtr(a) + u * (ndtr(b) - ndtr(a))
     from_above = ndtr(-b) + (1 - u) * (ndtr(-a) - ndtr(-b))
     quantile = ndtri(jnp.minimum(from_below, from_above))
     near = jnp.clip(jnp.where(from_below < from_above, quantile, -quantile), a, b)
-    # Far below 0, the distance t = b - x has a density proportional to exp(b t) exp(-t^2 / 2). The first
-    # factor is an exponential density of rate -b, which gives the proposal; the second factor is the
-    # probability to accept it.
+    # Where the upper bound b is far below 0, the distance t = b - x of a draw x from it has a density
+    # proportional to exp(b t) exp(-t^2 / 2). The first factor is an exponential density of rate -b, from
+    # which t is proposed; the second factor is the probability that the proposal is accepted.
     far = b < -FAR[mean.dtype.itemsize]
     rate = jnp.where(far, -b, 1.0)
     most = jnp.expm1(-rate * jnp.where(far, b - a, 1.0))

@@ -1,6 +1,6 @@
-"""Scalars that are moved out of matrix products: `dot(X.T, X / s**2)` becomes `dot(X.T, X) / s**2`.
+"""Moves scalars out of matrix products: `dot(X.T, X / s**2)` becomes `dot(X.T, X) / s**2`.
 
-The remaining product is then a function of the data alone, which is computed once.
+The product is then a function of the data X alone, which is computed once, and not for each value of s.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Scaled:
 
 
 def scalars_first(outputs: Sequence[Variable]) -> list[Variable]:
-    """Graphs with the same values in which scalar factors are taken out of matrix products."""
+    """Graphs with the values of `outputs`, in which scalar factors are taken out of matrix products."""
     known: dict[Variable, Scaled] = {}
 
     def of(v: Variable) -> Scaled:
@@ -77,7 +77,10 @@ def taken_out(node: Apply, inputs: list[Scaled]) -> Scaled | None:
 
 
 def of_product(inputs: list[Scaled]) -> Scaled | None:
-    """A product, with its factors of one element taken out as a scalar."""
+    """An elementwise product, with its factors of one element taken out as a scalar.
+
+    The result is None if no factor has one element, or all have.
+    """
     values = [s.value for s in inputs]
     single = [v for v in values if is_single(v)]
     rest = [s for s, v in zip(inputs, values, strict=True) if not is_single(v)]
@@ -90,7 +93,9 @@ def of_product(inputs: list[Scaled]) -> Scaled | None:
 
 
 def of_switch(node: Apply, inputs: list[Scaled]) -> Scaled | None:
-    """A tensor that a single condition turns on, as the scalar of this condition times the tensor."""
+    """`switch(condition, tensor, 0)`, for a condition of one element, as switch(condition, 1, 0) times the
+    tensor; None for any other switch.
+    """
     condition, tensor, other = (s.tensor for s in inputs)
     zero = isinstance(other, Constant) and not np.any(other.data)
     whole = not is_single(tensor) and tensor.type.shape == node.outputs[0].type.shape
@@ -111,7 +116,7 @@ def as_scalar(v: Variable) -> Variable:
 
 
 def number(value: float) -> Variable:
-    """A constant scalar with 64 bits."""
+    """A constant of PyTensor: a scalar with 64 bits."""
     return pt.constant(np.array(value))
 
 

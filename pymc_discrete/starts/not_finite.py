@@ -15,18 +15,18 @@ from pymc_discrete.model.support import bounds_of, is_constrained, is_nominal
 from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.logp_graph import LogpGraph
 
-# If a term is impossible at the start, it is evaluated again with all discrete variables at each of these
-# values, to see whether the start is the cause. If an element of the term depends on one variable with at
-# most 16 values from 0, all values are tried. Vectors whose elements cannot change alone are put in another
-# order.
+# A term of the log density that is -inf at the start of a chain is evaluated again with all discrete
+# variables at each of the values in LEVELS, to see whether the start is the cause. The list has all values of
+# a variable with at most 16 values from 0. A vector whose elements cannot change alone is put in a random
+# order instead, once for each value in the list.
 LEVELS = [*range(16), *(2**k for k in range(4, 21, 2))]
 NOT_LEFT = "tuning found nothing possible near it"
-NOT_FOUND = "no possible one was found"  # the result of a search for a start, for the message
+NOT_FOUND = "no possible one was found"  # what a message says if a search for a possible start fails
 MOST_NAMED = 3  # the largest number of elements that a message lists
 
 
 def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
-    """{the value, as shown in a message: names} of the terms of a graph that are not finite at a point."""
+    """The terms of a graph that are not finite at a point, as {"nan", "inf" or "-inf": names of terms}."""
     inputs = [*graph.values, *graph.others]
     terms = [*graph.terms, *graph.untouched]
     f = pytensor.function(inputs, [t.sum() for _, t in terms], mode="FAST_COMPILE", on_unused_input="ignore")
@@ -36,14 +36,12 @@ def terms_at(graph: LogpGraph, point: PointType) -> dict[str, list[str]]:
 
 
 def of_model_at(model: pm.Model, point: PointType) -> dict[str, list[str]]:
-    """{the value, as shown in a message: names} of the terms of a model that are not finite at a point."""
+    """The terms of a model that are not finite at a point, as {"nan", "inf" or "-inf": names of terms}."""
     return by_value((term.name, term.at(point).sum()) for term in term_values(model))
 
 
 def by_value(values: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
-    """{the value, as shown in a message: names}, from pairs (name, value), for the values that are not
-    finite.
-    """
+    """Pairs (name, value) sorted by value, as {"nan", "inf" or "-inf": names}; finite values are left out."""
     found: dict[str, list[str]] = {}
     for name, value in values:
         if not np.isfinite(value) and name not in found.setdefault(f"{float(value):g}", []):
@@ -57,13 +55,13 @@ def impossible(
     names: list[str],
     searched: str = NOT_LEFT,
 ) -> str:
-    """The error message for a log density of -inf that a chain cannot leave.
+    """The error message for a chain whose state has the log density -inf, and which finds no other state.
 
     Parameters
     ----------
     point : {value variable: value}, the state of the chain
     names : the variables that are sampled
-    searched : the result of a search for another start
+    searched : words for the message that say how a search for another start ended
     """
     discrete = {
         str(v.name): bounds_of(model.values_to_rvs[v]) or (None, None) for v in model.discrete_value_vars
@@ -84,7 +82,9 @@ def impossible(
         if here.any():
             at_start.append(term.named(here))
             throughout = here
-            for trial in trials:  # if an index is out of bounds, the term has no elements
+            # `TermValue.at` returns a single -inf, and not one for each element, where an index is out of
+            # bounds; `&` broadcasts it to the elements that another evaluation has.
+            for trial in trials:
                 throughout = throughout & np.isneginf(term.at({**point, **trial}))
             if throughout.any():
                 always.append(term.named(throughout))
@@ -117,7 +117,7 @@ def impossible(
 
 
 class TermValue:
-    """The elements of a term of a model's log density, and the observed values of the term.
+    """Evaluates a term of a model's log density, and names elements of the term in messages.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ class TermValue:
     def at(self, point: PointType) -> np.ndarray:
         """The elements of the term at a point, nats.
 
-        The result is a single -inf if an index is beyond the end of a table, or if a check of the parameters
-        of the distribution fails.
+        The result is a single -inf if an index is beyond the end of a table, or if PyMC's check of the
+        parameters of the term's distribution fails.
         """
         try:
             with np.errstate(all="ignore"):
@@ -154,8 +154,12 @@ class TermValue:
         return logp
 
     def named(self, elements: np.ndarray) -> str:
-        """The term and some of its elements (bool) for a message, with the observed values of
-        these elements."""
+        """Text for a message: the term, the indices of some of its elements, and their observed values.
+
+        Parameters
+        ----------
+        elements : bool array, True for the elements that the message is about
+        """
         where = np.argwhere(elements)
         values = [] if self._observed is None else [f"{v:g}" for v in self._observed[elements][:MOST_NAMED]]
         observed = [f"observed as {', '.join(values)}"] if values else []
@@ -189,7 +193,13 @@ def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:
 
 
 def not_finite(terms: dict[str, list[str]], logp: float) -> str:
-    """The error message for a log density that is nan or +inf because of these terms, `{value: names}`."""
+    """The error message for a log density that is nan or +inf.
+
+    Parameters
+    ----------
+    terms : {value, as shown in the message: names} of the terms that are not finite
+    logp : the log density
+    """
     bad = ", ".join(f"{shown(names)} ({value})" for value, names in terms.items() if value != "-inf")
     return (
         f"The log density is {logp:g}, through {bad or 'its sum'}. Look for nan in the data and for "

@@ -1,4 +1,4 @@
-"""A possible start of a chain, in case the given or drawn start is impossible."""
+"""Finds a possible start of a chain, for use where the given or drawn start is impossible."""
 
 import logging
 from collections.abc import Callable
@@ -27,16 +27,20 @@ from pymc_discrete.structure.numbers import NeedsValues
 
 _log = logging.getLogger("pymc.discrete")
 
-DEAREST_SWEEP = 1e8  # there is no search if a sweep has more operations than this, as counted from the graph
+# A possible start of a chain is not searched for if one sweep of the search has more operations than this, as
+# counted from the graph of the log density.
+DEAREST_SWEEP = 1e8
 
 _kept: Kept[Callable[..., Any] | None] = Kept(PROGRAMS)
 
 
 def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.random.Generator) -> np.ndarray:
-    """(d,) int, the sites x if they are possible; else a possible state, or x if none is found.
+    """(d,) int, the state x if its density is positive; else a state with positive density, or x if none is
+    found.
 
-    Usually a count is below the number that was observed of it: its prior says nothing about the data, and a
-    chain that starts near the mean of the prior may find no possible state among its neighbours.
+    The usual cause of an impossible start is a latent count below the number that was observed of it. The
+    start comes from the count's prior, which says nothing about the data, and a chain that starts near the
+    mean of the prior may find no possible state among its neighbours.
 
     Parameters
     ----------
@@ -84,9 +88,11 @@ def refuse_nan(model: pm.Model) -> None:
 
 
 def searching(density: ModelDensity) -> Callable[..., Any] | None:
-    """The compiled search, (seed (2,) uint32, x (d,), inputs) -> (x, found); None where it costs too much.
+    """A compiled search for a possible state: (seed (2,) uint32, x (d,), inputs) -> (state, found).
 
-    If all sites can be drawn at once, the search is such a draw, which is possible if any state is.
+    If all sites can be drawn at once from their exact distribution, one draw takes the place of a search: it
+    is possible if any state is. The result is None if a search costs too much, or if the differences that it
+    needs cannot be computed exactly.
     """
     what = f"the search for a possible start of {shown(density.names)}"
     if sums := affordable_sums(density):

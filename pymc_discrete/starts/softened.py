@@ -1,5 +1,7 @@
-"""A log density without impossible states, by which a search finds a state that is possible in the
-original."""
+"""Makes a log density without impossible states of one that has such states.
+
+A search that climbs the softened log density finds a state that is possible in the original.
+"""
 
 import copy
 from dataclasses import replace
@@ -19,15 +21,18 @@ from pymc_discrete.space.space import Variable as Sites
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.sums import all_summands
 
-# the names of the inputs of a softened density that follow the inputs of the density
+# the names of the two inputs that a softened density has after the inputs of the density it is made from
 SHARE, PENALTY = "/share", "/penalty"
 # attributes that a density computes from its terms at first use, which a copy with other terms must not
 # inherit
 COMPUTED = {
     name for kind in ModelDensity.__mro__ for name, a in vars(kind).items() if isinstance(a, cached_property)
 }
-NEAR = 16  # all values up to this distance are neighbours, since only one value may make a state possible
-# the largest offset to a neighbour; where integers have 32 bits, it is the square root of this number
+# In a search for a possible state, all values up to this distance from the current value of an integer site
+# are its neighbours, since a single one of them may make the state possible.
+NEAR = 16
+# the largest offset from the value of a site to a neighbour in a search for a possible state; where integers
+# have 32 bits, the largest offset is the square root of this number
 FARTHEST_NEIGHBOUR = 2**30
 
 
@@ -40,10 +45,10 @@ def softened(density: ModelDensity) -> ModelDensity:
     .. math:: \sum_j \begin{cases} s \, e_j(x) & \text{where } e_j(x) \text{ is finite} \\
         -p & \text{elsewhere} \end{cases}
 
-    with two more inputs, the share s and the penalty p. With s = 0 and p = 1 it is minus the number of
-    impossible elements, which says how far from possible a state is. Its differences are exact, and the
-    neighbours of a site with a window are at distances 1, 2, ..., `NEAR`, and 1, 2, 4, ... up to
-    `FARTHEST_NEIGHBOUR`, to both sides.
+    with two more inputs, the share s and the penalty p. With s = 0 and p = 1 the softened density is minus
+    the number of impossible elements, which says how far from possible a state is. Differences of the
+    softened density are exact. The neighbours of a site with a window are at distances 1, 2, ..., `NEAR`, and
+    1, 2, 4, ... up to `FARTHEST_NEIGHBOUR`, to both sides.
 
     Raises
     ------
@@ -85,7 +90,10 @@ def has_floats(part: Variable) -> bool:
 
 
 def with_far_neighbours(v: Sites) -> Sites:
-    """The sites of a variable, where sites with a window get neighbours at all distances."""
+    """The sites of a variable, where a site with a window gets other neighbours.
+
+    The offsets are ±1, ±2, ±3, ... up to `NEAR`, and farther away ± powers of 2 up to `FARTHEST_NEIGHBOUR`.
+    """
     if v.finite or not v.size:
         return v
     farthest = FARTHEST_NEIGHBOUR if width_of_models() else int(FARTHEST_NEIGHBOUR**0.5)

@@ -1,4 +1,4 @@
-"""The start of a chain: checks of its support, its density and the differences there; dispersed starts."""
+"""Checks of the state at which a chain starts (support, log density, differences), and dispersed starts."""
 
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -18,8 +18,8 @@ from pymc_discrete.structure.rounding import NOT_WORTH_IT, room
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
 BLURRED = 0.05  # the largest rounding error of a difference, in nats, that is accepted without a warning
 KINDS_OF_START = ("point", "dispersed")
-# the mean number of sites that a random start changes among the sites of which few should change (see
-# `Density.few_of`)
+# Of some sites a random start should change only a few (`Density.few_of`): this is the mean number that it
+# changes.
 FEW_CHANGED = 16
 ATTEMPTS = 5  # the number of states, drawn from the whole support, that are tried as a dispersed start
 
@@ -30,8 +30,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
     Raises
     ------
     pymc.exceptions.SamplingError
-        If x is outside the support, if the log density is nan or +inf, or if differences that are called
-        exact are not.
+        If x is outside the support, if the log density is nan or +inf, or if differences that the target
+        calls exact are wrong.
     NotImplementedError
         Where the model has an Op without a JAX version.
     """
@@ -59,8 +59,8 @@ def check_start(target: Target, point: PointType, x: np.ndarray) -> None:
         if moves:
             jointly = [np.asarray(d)[:, 0] for d in target.differences_jointly(x, moves).values()]
             claimed = np.concatenate([claimed, *jointly])
-        # These are separate calls of a function that is compiled already. A single call for all of them would
-        # be another program to compile.
+        # The log density at each neighbour is a separate call of a function that is compiled already. A
+        # single call for all neighbours would be another program to compile.
         logp_at_neighbours = np.array([float(target.logdensity(y)) for y in neighbours])
     except NotImplementedError as e:
         raise no_jax_version([m.name for m in space.members], e) from e
@@ -81,8 +81,9 @@ def check_support(space: Space, x: np.ndarray, names: Collection[str] | None = N
 def refusal(space: Space, x: np.ndarray, names: Collection[str] | None = None) -> str | None:
     """The message for a state x (d,) outside the support; None for one inside it.
 
-    The message names the first vector that breaks its constraint, or the first site outside its support. The
-    number that stands for a missing bound also counts as outside, since a chain there could go no further.
+    The message names the first vector that breaks its constraint, or the first site outside its support. A
+    missing bound is written as the number `UNBOUNDED`; a value of this number or beyond also counts as
+    outside, since a chain there could go no further.
 
     Parameters
     ----------
@@ -112,8 +113,7 @@ def refusal(space: Space, x: np.ndarray, names: Collection[str] | None = None) -
 
 
 def solved(space: Space, x: np.ndarray) -> np.ndarray:
-    """(d,) int, the state x, or the nearest state at which all linear equations hold and all
-    bounds are kept."""
+    """(d,) int, the state x, or, if x breaks linear equations or bounds, a state near it that keeps all."""
     y = x.copy()
     for start, v in space.blocks:
         if v.constraint is not None:
@@ -122,9 +122,9 @@ def solved(space: Space, x: np.ndarray) -> np.ndarray:
 
 
 def random_moves(space: Space, x: np.ndarray, rng: np.random.Generator) -> dict[int, tuple[Any, Any]]:
-    """{variable number: (sites (r, m), values (r, 1, m))}, random changes of sites that keep constraints.
+    """{variable number: (sites (r, m), values (r, 1, m))}, r random moves of m sites that keep constraints.
 
-    There are `CHECKED_NEIGHBOURS` changes for each variable with a constraint.
+    Each variable with a constraint has r = `CHECKED_NEIGHBOURS` moves.
     """
     moves = {}
     for n, (start, v) in enumerate(space.blocks):
@@ -145,21 +145,22 @@ def check_differences(
     names: np.ndarray,
     neighbours: list[np.ndarray],
 ) -> None:
-    """Compare differences with log densities: exact ones must agree, and gradients must be correlated.
+    """Compare differences with log densities: exact differences must agree with them, and first-order
+    estimates must correlate with them, or a warning is given.
 
     Parameters
     ----------
     x : (d,) int, a state
-    logp : its log density
-    claimed : (n,) nats, differences of the target between x and `neighbours`
-    actual : (n,) nats, the same differences computed from log densities
-    names : (n,) str, the variable that changes
+    logp : the log density at x
+    claimed : (n,) nats, differences between x and each of `neighbours`, as the target computes them
+    actual : (n,) nats, the log density at each of `neighbours`, less the log density at x
+    names : (n,) str, the variable in which each neighbour differs from x
     neighbours : list of n states (d,) int
 
     Raises
     ------
     pymc.exceptions.SamplingError
-        If differences that are called exact are not.
+        If differences that the target calls exact are wrong.
     """
     actual = np.where(np.isnan(actual), -np.inf, actual)
     eps = np.finfo(claimed.dtype if claimed.size else float).eps
@@ -172,8 +173,8 @@ def check_differences(
             usual = np.maximum(
                 1e4 * eps * (abs(logp) + np.where(np.isfinite(b), np.abs(b), 0) + 1), NOT_WORTH_IT
             )
-            # Larger errors may come from the rounding of large terms that cancel in the log density, so they
-            # are compared with a bound that depends on the size of each term.
+            # An error above the usual may come from the rounding of large terms that cancel in the log
+            # density, so it is compared with a bound that depends on the size of each term.
             large = np.flatnonzero(~(error <= usual))
             far = {n: neighbours[np.flatnonzero(of_variable)[n]] for n in large}
             if not all(error[n] <= rounding_room(target, x, y, eps) for n, y in far.items()):
@@ -206,17 +207,17 @@ def check_differences(
 
 
 def blur(target: Target, x: np.ndarray, y: np.ndarray, claimed: float) -> float:
-    """The rounding error of the claimed difference, in nats.
+    """The rounding error, in nats, of a claimed difference of the log density between the states x and y.
 
-    The error is measured by a log density whose change is added up summand by summand, as in the samplers.
+    The claimed difference is compared with a change that is added up summand by summand, as in the samplers.
     """
     return abs(float(target.centred(x).logdensity(y)) - claimed)
 
 
 def rounding_room(target: Target, x: np.ndarray, y: np.ndarray, eps: float) -> float:
-    """The largest rounding error, in nats, of the difference between two states.
+    """The largest rounding error, in nats, of the difference of the log density between two states.
 
-    The error is computed from the terms of the density, which may be far larger than their sum.
+    The error is computed from the terms of the log density, which may be far larger than their sum.
     """
     density = cast(ModelDensity, target.density)
     return sum(float(room(density.rounding(target.point(state)), eps)) for state in (x, y))
@@ -250,8 +251,8 @@ def dispersed(x: np.ndarray, target: Target, rng: np.random.Generator) -> np.nda
 
 
 def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable[..., Any], float]]:
-    """For each attempt of `dispersed`, the function that draws sites, and the share of the sites that are
-    drawn.
+    """The attempts by which `dispersed` looks for a random start: for each, a function that draws sites, and
+    the share of the sites that are drawn.
     """
     yield from [(anywhere, 1.0)] * ATTEMPTS
     if float(target.logdensity(x)) > -np.inf:
@@ -262,7 +263,10 @@ def attempts(x: np.ndarray, target: Target) -> Iterator[tuple[Callable[..., Any]
 
 
 def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarray:
-    """(d,) int, each site drawn uniformly: from its support, or from its neighbours if it is windowed."""
+    """(d,) int, each site drawn uniformly: from its support, or from its neighbours if it has a window.
+
+    A vector with a constraint is drawn as a whole, such that its constraint is met.
+    """
     y, free = x.copy(), ~space.constrained
     finite, windowed = free & ~space.windowed, np.flatnonzero(free & space.windowed)
     y[finite] = rng.integers(space.lower[finite], space.upper[finite] + 1)
@@ -276,7 +280,9 @@ def anywhere(x: np.ndarray, space: Space, rng: np.random.Generator) -> np.ndarra
 
 
 def shared_uniforms(uniforms: np.ndarray, space: Space) -> np.ndarray:
-    """Uniforms (d,), in which all sites of a vector with a constraint get the uniform of its first site."""
+    """Uniforms (d,), where all sites of a vector with a constraint have the uniform of the vector's first
+    site.
+    """
     if not space.constrained.any():
         return uniforms
     _, first, of_site = np.unique(space.set_of, return_index=True, return_inverse=True)
@@ -284,7 +290,10 @@ def shared_uniforms(uniforms: np.ndarray, space: Space) -> np.ndarray:
 
 
 def anywhere_possible(x: np.ndarray, target: Target) -> Callable[..., Any]:
-    """As `anywhere`, but from the values that a site can take while all other sites are as in x."""
+    """A function that draws each site uniformly from its neighbours with positive density, given the others.
+
+    The neighbours are those at which the density is positive while all other sites are as in x.
+    """
     values, inside = target.space.neighbours(x)
     possible = inside & (np.asarray(target.differences(x)) > -np.inf)
 

@@ -1,19 +1,22 @@
 r"""Exact differences for many columns whose coefficients are integrated out, of which few are active.
 
-Where each site gates one coefficient, `Swept` reads :math:`T_{kk}` and :math:`t_k` of its tableau. Here these
-two vectors are kept, and nothing else of the tableau. Its other elements follow from the mean and covariance
-(n, n) of the linear predictor (`integrals.active`); of these elements a move computes the one row that it
-needs,
+Where each site gates one of p coefficients, differences follow from the diagonal :math:`T_{kk}` and the
+column :math:`t_k` of the tableau that the part `Swept` keeps: the precision matrix and the linear term of all
+coefficients, swept on the active ones. This part keeps the diagonal and the column only. All other elements
+of the tableau follow from the covariance K (n, n) of the linear predictor, whose quadratic form has the
+matrix :math:`P_0` (`integrals.active`). A move needs one row of the tableau, and computes it from the columns
+x of the design matrix:
 
 .. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
 
 where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an inactive
 one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and stores no
 p x p array, and any number of coefficients may become active. In each new context the k active columns are
-entered in chunks, which costs k n (p + n) operations.
+entered several at a time, which costs k n (p + n) operations.
 
 Rounding errors grow with the ratio of prior to posterior variances. After each move, the equations of the
-coefficient whose gate has changed are checked. If they do not hold, all is computed anew: see `_is_wrong`.
+coefficient whose gate has changed are checked (`_is_wrong`). If they do not hold, K, the mean of the linear
+predictor, the diagonal and the column are computed anew.
 """
 
 from functools import cached_property
@@ -40,18 +43,18 @@ from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.logp_graph import Integral
 from pymc_discrete.structure.rebuild import context_inputs
 
-# the largest error that is tolerated: of prior_variances, relative; of means, in standard deviations
+# the largest rounding error that is tolerated: of variances, relative; of means, in standard deviations
 LARGEST_ERROR = 1e-8
 
 
 class ColumnsContext(NamedTuple):
-    """The quantities that do not depend on the gates.
+    """What `ActiveColumns` computes once per context, since it does not depend on the gates.
 
     Attributes
     ----------
     form : PredictorForm, with gates 0
     rest : Rest
-    diagonal, column : (p,) each, T_kk and t_k where no coefficient is active
+    diagonal, column : (p,) each, the diagonal and the column of the tableau where no coefficient is active
     """
 
     form: PredictorForm
@@ -65,12 +68,12 @@ class ColumnsContext(NamedTuple):
 
 
 class SweptColumns(NamedTuple):
-    """The quantities that are updated when coefficients become active or inactive.
+    """What `ActiveColumns` keeps of a state, and updates when coefficients become active or inactive.
 
     Attributes
     ----------
     predictor : Predictor
-    diagonal, column : (p,) each, T_kk and t_k of the swept tableau
+    diagonal, column : (p,) each, the diagonal and the column of the tableau swept on the active coefficients
     """
 
     predictor: Predictor
@@ -114,8 +117,8 @@ class ActiveColumns(OfGates):
             ),
         )
         rest = form.without_others()
-        # The diagonal of X' P0 X, and X' times the slope. The sums are written such that no array of all
-        # squares, which is as large as the data, is stored.
+        # The diagonal of X' P0 X, written such that no array of all squares of X, which is as large as the
+        # data, is stored.
         diagonal = (form.columns**2 * rest.weights).sum(axis=1) - ((form.columns @ rest.half) ** 2).sum(
             axis=1
         )
@@ -126,9 +129,10 @@ class ActiveColumns(OfGates):
         return self._made_anew(none, self._gates(state), context, True)
 
     def _made_anew(self, at: SweptColumns, gates, context: ColumnsContext, really) -> SweptColumns:
-        """The state with all coefficients active whose gate (p,) is not 0, starting from none active.
+        """The `SweptColumns` with all coefficients active whose gate (p,) is not 0, computed anew.
 
-        Coefficients are entered in chunks. If `really` is False, `at` is returned as it is.
+        The computation starts with no coefficient active, and makes several active at a time. If `really` is
+        False, `at` is returned as it is.
         """
         form = context.form._replace(gates=gates)
         none = SweptColumns(Predictor.of_none(form), context.diagonal, context.column)
@@ -138,7 +142,7 @@ class ActiveColumns(OfGates):
             at = jax.tree.map(lambda old, new: jnp.where(first, new, old), at, none)
             new = entering(index, form, at.predictor, context.rest)
             scale = jnp.where(entered, prior_variances(form), 1.0)
-            # the rows of the entering coefficients, times the square root of the inverse of their pivot
+            # the rows of the tableau for the entering coefficients, times the root of their inverse pivot
             rows = (form.columns @ context.rest.times(new.half).T).T * scale
             diagonal = at.diagonal - (rows**2).sum(axis=0)
             column = at.column - new.of_column @ rows
@@ -164,8 +168,8 @@ class ActiveColumns(OfGates):
         mask = jnp.asarray(self.elements[n].mask)[site[0], 0]
         gates, then = self._gates(before), self._gates(after)
         moves = mask & (gates[index] != then[index])
-        # stage 0 makes an active coefficient inactive, and is skipped for an inactive one; stage 1 enters it
-        # with its new gate
+        # A coefficient whose gate changes goes through two stages. Stage 0 makes it inactive, and is skipped
+        # if it is inactive already. Stage 1 makes it active with its new gate, and is skipped if this is 0.
         first = jnp.where(gates[index] != 0, 0, 1)
         last = jnp.where(then[index] != 0, 2, 1)
         stage, end = jnp.where(moves, first, 0), jnp.where(moves, last, 0)
@@ -179,7 +183,7 @@ class ActiveColumns(OfGates):
         return self._made_anew(at, then, context, wrong)
 
     def _swept(self, at: SweptColumns, j, gates, leaves, context: ColumnsContext) -> SweptColumns:
-        """The state `at` after coefficient j has become active, or inactive if `leaves` is true.
+        """The `SweptColumns` after coefficient j has become active, or inactive if `leaves` is true.
 
         Parameters
         ----------
@@ -204,11 +208,13 @@ class ActiveColumns(OfGates):
         return SweptColumns(Predictor(covariance, mean), diagonal, column)
 
     def _is_wrong(self, at: SweptColumns, gates, j, context: ColumnsContext):
-        """() bool, whether the quantities kept for coefficient j disagree with its equations.
+        """() bool, whether rounding has made what is kept for coefficient j disagree with its equations.
 
-        With V the prior variances and h / g the linear terms of the active coefficients S, and u the slope at
-        the mean, the equations are K P0 x_j = X_S V X_S' P0 z_j and mean = X_S V (X_S' u + h / g), and the
-        definitions of T_jj and t_j by z_j and u.
+        Let K and m be the covariance and the mean of the linear predictor, P0 the matrix of its quadratic
+        form, u the slope of its log density at m, and z_j = x_j - K P0 x_j. With V the prior variances and
+        h / g the linear terms of the active coefficients S, the equations are K P0 x_j = X_S V X_S' P0 z_j,
+        m = X_S V (X_S' u + h / g), and the definitions of elements j of the diagonal by z_j and of the column
+        by u.
         """
         form, rest = context.form._replace(gates=gates), context.rest
         others, x = prior_variances(form), form.columns[j]
@@ -236,7 +242,7 @@ class ActiveColumns(OfGates):
         of_column = residual * jnp.where(on, jnp.sqrt(-tracked), 1 / jnp.sqrt(scale))
         errors = jnp.abs(jnp.array([of_z, of_mean, of_diagonal, of_column]))
         negative = jnp.where(gates != 0, -at.diagonal, at.diagonal) < -LARGEST_ERROR * form.precision
-        return negative.any() | ~(errors <= LARGEST_ERROR).all()  # an error that is nan also counts as wrong
+        return negative.any() | ~(errors <= LARGEST_ERROR).all()  # `<=` is false for an error that is nan
 
     def _own(self, at: SweptColumns, index) -> Tableau:
         return Tableau(at.diagonal[index][..., None], at.column[index])

@@ -5,9 +5,10 @@ the term
 
 .. math:: T = h\Bigl(\sum_k F_1(S_{\cdot k}), \dots, \sum_k F_m(S_{\cdot k})\Bigr)
 
-A move that takes an element from label a to b changes two of the summands of each sum, so that differences
-cost two evaluations of F for each value of a site, however many labels or elements there are. The integrals
-of conjugate parameters and the log densities of partitions are such terms.
+A move that takes an element from label a to b changes two of the summands :math:`F_i(S_{\cdot k})` of each
+sum over labels, so that differences cost two evaluations of :math:`F_i` for each value of a site, however
+many labels or elements there are. The integrals of conjugate parameters and the log densities of partitions
+are such terms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,8 +50,8 @@ from pymc_discrete.structure.rebuild import context_inputs, rebuild
 from pymc_discrete.structure.scalar_ops import computed_by
 from pymc_discrete.structure.terms import Term
 
-# If a site enters at most this many elements, changes of two elements with the same label are found by
-# comparing all pairs; otherwise the sums of all labels are computed anew for each move.
+# If at most this many elements depend on a site, the sums of only their labels are computed anew for each
+# move; elements with the same label are found by comparing all pairs. Else the sums of all labels are.
 FEW_ELEMENTS = 4
 
 
@@ -85,12 +86,12 @@ class SumsByLabel:
 
 
 class ByRows:
-    """A function of the sums by label, evaluated at some labels only: F in the formula of this file.
+    """A function F of the sums by label, which is evaluated at some labels only.
 
     Parameters
     ----------
-    summands : (B,), the graph of F at all labels
-    sums : the sums by label that the graph reads
+    summands : (B,), a graph: F at each of B labels
+    sums : the sums by label (B,) that the graph reads
     size : B
     """
 
@@ -116,7 +117,7 @@ class ByRows:
         self.function = jaxify(inputs, rebuild([summands], rows))
 
     def at(self, labels: Any, values: Sequence[Any], arrays: dict[Variable, Any]):
-        """F at some labels, in the shape of `labels`.
+        """The function at some labels, in the shape of `labels`.
 
         Parameters
         ----------
@@ -136,17 +137,18 @@ class ByRows:
 def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Variable:
     """The change of a function of sums by label when numbers are added to the sums, as a graph.
 
-    For logarithms of the gamma function, and a change by 1, the difference is written as a logarithm, which
-    is cheaper, and accurate even if the two values are large.
+    If the argument of a log gamma function changes by 1, the change of the function is written as a
+    logarithm, which is cheaper, and accurate even if the two values of the function are large.
 
     Parameters
     ----------
-    sums : {sum by label: the number that is added, (1,)}
+    summands : (B,), the function at each label
+    sums : {sums by label: the number that is added to each of them, (1,)}
     """
     moved = Depends(sums)
 
     def change(v: Variable) -> Variable | None:
-        """The change of v as its own graph; None where the two values of v have to be subtracted."""
+        """The change of v as a graph that does not subtract its two values; None if there is none."""
         node = v.owner
         if v in sums:
             return sums[v].astype(v.type.dtype)
@@ -170,7 +172,7 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
         return -total if isinstance(scalar, Neg) else total
 
     def constant_step(v: Variable) -> float | None:
-        """The increase of v when an element joins the sums, if it is always the same number; else None."""
+        """The change of v when numbers are added to the sums, if it is one constant number; else None."""
         if v in sums:
             return constant_number(sums[v])
         node = v.owner
@@ -183,20 +185,20 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
     found = change(summands)
     if found is None:
         (then,) = rebuild([summands], {v: v + c.astype(v.type.dtype) for v, c in sums.items()})
-        counts = summands.type.dtype == "bool"  # the difference of two booleans is an integer
+        counts = summands.type.dtype == "bool"  # booleans are subtracted as integers
         found = then.astype("int64") - summands.astype("int64") if counts else then - summands
     return found + pt.zeros_like(summands)
 
 
 @dataclass
 class FunctionOfSums:
-    """A term, written as a function of sums over labels.
+    """A term, written as a function of sums over labels, whose summands are functions of sums by label.
 
     Attributes
     ----------
-    sums : the sums by label, which share one index
-    inner : the sums over labels, scalars
-    rows : {sum over labels: its summands}
+    sums : the sums by label (B,), which share one index
+    inner : the sums over all B labels, scalars
+    rows : {sum over labels: its summands (B,)}, each summand a function of the sums by label at one label
     """
 
     sums: list[SumsByLabel]
@@ -205,10 +207,10 @@ class FunctionOfSums:
 
 
 def sums_apart(total: Variable, graph: LogpGraph) -> Variable:
-    """The graph, rewritten so that sums by label start from 0 and not from another tensor.
+    """The graph of a term, rewritten so that sums by label start from 0 and not from another tensor.
 
     PyTensor's rewrites turn `base + sums` into an increment of `base`. Where `base` depends on the block,
-    this is undone, so that both can be analysed.
+    this is undone, so that `base` and `sums` can each be analysed.
     """
     made: dict[tuple[Variable, ...], Variable] = {}
 
@@ -226,7 +228,7 @@ def sums_apart(total: Variable, graph: LogpGraph) -> Variable:
 
 
 def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSums | None:
-    """A scalar as a `FunctionOfSums`; None where it is none."""
+    """A scalar of the graph as a `FunctionOfSums`; None if the scalar is computed in another way."""
     graph = dependence.graph
     sums: dict[Variable, SumsByLabel] = {}
     inner: dict[Variable, Variable] = {}
@@ -249,8 +251,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        # A `Subtensor` selects an element of a vector, at a position that depends on the sums. The vector
-        # itself does not depend on them: otherwise it would be on the stack, and its size would not be 1.
+        # A `Subtensor` selects an element of a vector at a position that depends on the sums by label. If
+        # the vector itself depended on the sums, the walk would reach it and end, since its size is not 1.
         if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
@@ -260,8 +262,10 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
 
 
 def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, SumsByLabel] | None:
-    """{variable: sums by label} that an elementwise graph reads; None if it reads the block in
-    another way, too."""
+    """{variable: its `SumsByLabel`} for the sums by label that an elementwise graph reads.
+
+    The result is None if the graph reads sites of the block in another way, too, or reads no sums by label.
+    """
     graph, found, seen, stack = dependence.graph, dict[Variable, SumsByLabel](), set(), [summands]
     size = graph.size(summands)
     while stack:
@@ -289,16 +293,16 @@ def sums_read(summands: Variable, dependence: Dependence) -> dict[Variable, Sums
 
 
 def sparse_stat(counted: SumsByLabel, dependence: Dependence) -> bool:
-    """Whether each element of the index, and each number that is added, depends on a few sites."""
+    """Whether each label, and each number that is added to sums by label, depends on a few sites at most."""
     moving = [v for v in (counted.index, counted.stat) if dependence.graph.depends(v)]
     return bool(moving) and not any(dependence.of(v) is None or v.type.ndim == 0 for v in moving)
 
 
 def merged_by_label(terms: Sequence[Term], dependence: Dependence) -> list[Term]:
-    """The terms, with terms that are sums over the same labels added up, so that a label is read once.
+    """The terms, where those that are sums over the same labels are added up, so that a label is read once.
 
-    Terms in which every element adds the same number to the sums are added up among themselves only, since
-    their changes can be read from tables, and those of other terms cannot.
+    Terms in which every element adds the same number to the sums by label are added up only with each other:
+    their changes can be read from tables, and the changes of other terms cannot.
     """
     alike: dict[tuple[Variable, bool], list[Term]] = {}
     others = []
@@ -335,7 +339,7 @@ class ByLabel(MoveByMove):
     linear = True
     way = "incremental"
     what = "is evaluated at the labels whose sums change"
-    degree = np.inf  # the term multiplies any number of sites with one another, as `Incremental.degree` says
+    degree = np.inf  # as a polynomial in the sites: the term multiplies any number of them
     why_degree = "a function of sums by label"
 
     def __init__(
@@ -345,7 +349,8 @@ class ByLabel(MoveByMove):
         self.term, self.total, self.found = term, total, found
         self.index = found.sums[0].index
         self.size = self.graph.size(found.sums[0].var)
-        # the index and the added numbers depend on the same sites, where both depend on sites
+        # If the labels and the numbers that elements add both depend on sites, they depend on the same sites,
+        # which either of them tells.
         moving = [v for s in found.sums for v in (self.index, s.stat) if self.graph.depends(v)]
         self.source = self.index if self.graph.depends(self.index) else moving[0]
         self.stats_move = any(self.graph.depends(s.stat) for s in found.sums)
@@ -356,10 +361,11 @@ class ByLabel(MoveByMove):
         self.tabulated = self._tables()
 
     def _tables(self) -> list[tuple[Variable, Variable]]:
-        """For each summand two tables (B,): its change when an element leaves a label, and when an element
-        joins it.
+        """For each sum over labels two tables (B,): how its summand at a label changes when an element leaves
+        the label, and when an element joins it.
 
-        The list is empty if elements add different numbers, or if a site enters more than one element.
+        The list is empty if elements may add different numbers, or if more than one element depends on a
+        site.
         """
         if self.stats_move or any(e.index.shape[1] > 1 for e in self.elements.values()):
             return []
@@ -387,7 +393,7 @@ class ByLabel(MoveByMove):
             return None
         return cls(term, total, found, dependence, space)
 
-    # ------------------------------------------------------------ its sites, and the variables it reads
+    # ------------------------------------------------------------ the sites and the variables that enter
     @cached_property
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))
@@ -402,14 +408,16 @@ class ByLabel(MoveByMove):
 
     @cached_property
     def _kept(self) -> dict[Variable, ByRows]:
-        """{tensor with a value for each label: its function}: the tables, or, without tables, the
-        summands."""
+        """{tensor with a value for each label: how it is computed at some labels}.
+
+        The tensors are the tables of changes; without tables, the summands of the sums over labels.
+        """
         if self.tabulated:
             return {table: self._by_rows(table) for pair in self.tabulated for table in pair}
         return dict(zip(self.found.rows.values(), self._rows, strict=True))
 
     def _by_rows(self, summands: Variable) -> ByRows:
-        """Summands as a function of the sums by label, evaluated at some labels only."""
+        """A function that evaluates the summands of a sum over labels at some of the labels only."""
         return ByRows(summands, [s for s in self._sums if s in ancestors_of(summands)], self.size)
 
     @cached_property
@@ -422,7 +430,7 @@ class ByLabel(MoveByMove):
 
     @cached_property
     def _rows(self) -> list[ByRows]:
-        """For each sum over labels the function that evaluates its summands."""
+        """For each sum over labels, a function that evaluates the summands of the sum at some labels."""
         return [self._by_rows(summands) for summands in self.found.rows.values()]
 
     @cached_property
@@ -434,22 +442,22 @@ class ByLabel(MoveByMove):
         return jaxify([*self.found.inner, *self._outer_inputs], [self.total])
 
     def _outer_at(self, sums: Sequence[Any], arrays: dict[Variable, Any]):
-        """The function h at the given sums over labels, in their shape."""
+        """The term, as a function of its sums over labels, at given values of these sums, in their shape."""
         inputs = [arrays[v].reshape(self.graph.shape(v)) for v in self._outer_inputs]
         shaped = jnp.broadcast_arrays(*sums)
-        # Changes are floats, and so is a sum of integers and their changes. The sum becomes an integer again,
-        # since it may be an index.
+        # An integer sum over labels to which changes were added is a float. It becomes an integer again,
+        # since the term may use it as an index.
         typed = [s.astype(v.type.dtype) for s, v in zip(shaped, self.found.inner, strict=True)]
         function = lambda *one: jnp.asarray(self._outer(*one, *inputs)[0]).reshape(())
         return jnp.vectorize(function)(*typed)
 
     @cached_property
     def _adds(self) -> bool:
-        """Whether the term itself is a sum over labels, so that it changes by what its summands change."""
+        """Whether the term is itself a sum over labels, so that its change is that of its summands."""
         return self.total in self.found.rows
 
     def _inner_at(self, tensors: dict[Variable, Any], arrays: dict[Variable, Any]) -> list[Any]:
-        """The values of the sums over labels."""
+        """The values of the sums over labels at given tensors and leaves."""
         labels = np.arange(self.size)
         return [rows.at(labels, [tensors[v] for v in rows.sums], arrays).sum() for rows in self._rows]
 
@@ -458,8 +466,8 @@ class ByLabel(MoveByMove):
 
     # ------------------------------------------------------------ changes of the sums by label
     def _now(self, n: int, state: BlockState, rows) -> tuple[Any, list[Any]]:
-        """The labels (r, m) of the elements of each site, and the numbers (r, m) that they add; 0 for
-        padding.
+        """The labels (r, m) of the elements that depend on each site, and for each sum by label the numbers
+        (r, m) that the elements add; 0 for padding.
         """
         index, mask = self.elements[n].index, self.elements[n].mask
         reader = Reader(self.dependence, state.arrays, rows)
@@ -478,8 +486,8 @@ class ByLabel(MoveByMove):
         )
 
     def _after(self, n: int, state: BlockState, rows, candidates) -> tuple[Any, list[Any]]:
-        """The labels (r, m, K) of the elements of each site after each move, and the numbers (r, m, K) that
-        they add.
+        """The labels (r, m, K) of the elements that depend on each site, after each move of the site, and for
+        each sum by label the numbers (r, m, K) that the elements then add.
         """
         elements = self.elements[n]
         mask = elements.mask if rows is None else jnp.asarray(elements.mask)[rows]
@@ -509,7 +517,7 @@ class ByLabel(MoveByMove):
         return self.space.by_value(state.x, n, found, rows, candidates)
 
     def _of_moves(self, n: int, state: BlockState, at: Any, rows, candidates):
-        """(r, moves) nats, the differences, with a column for each move of a site."""
+        """(r, moves) nats, the differences of sites of variable n, with a column for each of their moves."""
         before, taken = self._now(n, state, rows)
         after, added = self._after(n, state, rows, candidates)
         after = jnp.broadcast_to(after, jnp.broadcast_shapes(after.shape, added[0].shape))
@@ -549,10 +557,13 @@ class ByLabel(MoveByMove):
         return changes
 
     def _of_few_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
-        """Changes (r, K) if a site enters a few elements, several of which may have the same label."""
+        """Changes (r, K) of the sums over labels if a few elements depend on each site.
+
+        Several of these elements may have the same label.
+        """
         K = after.shape[2]
         before = jnp.broadcast_to(before[..., None], after.shape)
-        labels = jnp.concatenate([before, after], axis=1)  # the shape is (r, 2 m, K)
+        labels = jnp.concatenate([before, after], axis=1)  # (r, 2 m, K): of m elements, before and after
         same = labels[:, :, None] == labels[:, None]
         first = ~(same & np.tri(labels.shape[1], k=-1, dtype=bool)[..., None]).any(axis=2)
         whole = []
@@ -571,7 +582,7 @@ class ByLabel(MoveByMove):
         return changes
 
     def _of_many_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
-        """Changes (r, K) from the sums of all labels after each move."""
+        """Changes (r, K) of the sums over labels, from the sums by label at all labels after each move."""
         r, _, K = after.shape
         row, column = np.arange(r)[:, None, None], np.arange(K)[None, None]
         taken = jnp.stack(jnp.broadcast_arrays(*taken), axis=-1)
@@ -587,19 +598,19 @@ class ByLabel(MoveByMove):
         )
 
     def _of_new_sums(self, state: BlockState, sums: list[Any]) -> list[Any]:
-        """Changes (r, C) of the sums over labels, from all sums by label (r, C, B) after the moves."""
+        """Changes (r, C) of the sums over labels, given all sums by label (r, C, B) after each of C moves."""
         by_tensor = dict(zip(self._sums, sums, strict=True))
         labels = jnp.broadcast_to(np.arange(self.size), sums[0].shape)
         changes = []
         for summands, rows in zip(self.found.rows.values(), self._rows, strict=True):
-            now = state.tensors.get(summands)  # None if tables are kept in place of the summands
+            now = state.tensors.get(summands)  # None if the state has tables in place of the summands
             if now is None:
                 now = rows.at(np.arange(self.size), [state.tensors[v] for v in rows.sums], state.arrays)
             then = rows.at(labels, [by_tensor[v] for v in rows.sums], state.arrays)
             changes.append(difference(then, now).sum(axis=-1))
         return changes
 
-    # ------------------------------------------------------------ several sites at once
+    # ------------------------------------------------------------ sites that move together
     def joint_differences(self, n: int, state: BlockState, at: Any, context: Any, moves: JointMoves):
         count, candidates, m = moves.values.shape
         size = 8 * count * candidates * (2 * self.size + 4 * m) * len(self._sums)
@@ -610,7 +621,7 @@ class ByLabel(MoveByMove):
         return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
 
     def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
-        """(r, C) nats, the `joint_differences` of a batch of rows that fits into memory."""
+        """(r, C) nats, the `joint_differences` of so few rows of moves that they fit into memory together."""
         elements = self.elements[n]
         r, C, m = moves.values.shape
         mask = counted_once(self.source, elements, n, self.dependence, self.space, moves)
@@ -659,7 +670,7 @@ class ByLabel(MoveByMove):
                 new[var] = tensor.at[labels].set(values)
                 continue
             for label, value in zip(labels, values, strict=True):
-                # the values are set one by one, since a single `set` of all would make XLA copy the tensor
+                # The few values are set one by one: if one `set` wrote them all, XLA would copy the tensor.
                 tensor = tensor.at[label].set(value)
             new[var] = tensor
         return new
@@ -667,7 +678,7 @@ class ByLabel(MoveByMove):
     # ------------------------------------------------------------ cost
     @cached_property
     def _of_row(self) -> float:
-        """Counted operations of evaluating all summands at one label."""
+        """Counted operations of evaluating the summands of all sums over labels at one label."""
         return costs.of_graph([*self.found.rows.values()], self.graph, set(self._sums)) / max(self.size, 1)
 
     @cached_property
@@ -686,7 +697,7 @@ def same_for_all(v: Variable) -> Variable | None:
 
 
 def constant_number(v: Variable) -> float | None:
-    """The one number that all elements of a constant have; None for other variables."""
+    """The one number that all elements of a constant have; None for any other variable."""
     if isinstance(v, Constant) and np.size(v.data) and not np.ptp(np.asarray(v.data, float)):
         return float(np.ravel(v.data)[0])
     return None

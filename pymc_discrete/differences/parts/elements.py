@@ -1,4 +1,4 @@
-"""Elements of a tensor, grouped by the sites that they depend on, and sums of their changes."""
+"""Elements of a tensor, grouped by the sites that they depend on, and sums of the elements' changes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ class SiteElements:
     site : (R,) int
         The site of each entry, as an index into x.
     local : (R,) int
-        The same site, counted within the variable.
+        The site of each entry, counted within the variable.
     index : (R, m) int
         Flat indices of the elements.
     mask : (R, m) bool
@@ -52,11 +52,11 @@ class SiteElements:
         sites, elements = sites[order], elements[order]
         owner, first, counts = np.unique(sites, return_index=True, return_counts=True)
         m = int(counts.max())
-        if pad:  # one entry for every site, however different their numbers of elements are
+        if pad:  # every site gets one entry, however few elements depend on it
             present, owner = owner - start, np.arange(start, start + size)
             first, counts = (np.bincount(present, a, size).astype(int) for a in (first, counts))
         elif len(owner) * m > 4 * len(sites) + 64:
-            # Padding would be most of the table, so each element gets an entry of its own.
+            # With one entry for each site, padding would be most of the table. Each element gets an entry.
             no_padding = np.ones((len(sites), 1), bool)
             return cls(sites, sites - start, elements[:, None], no_padding, False, False)
         mask = np.arange(m) < counts[:, None]
@@ -83,7 +83,7 @@ class SiteElements:
         return picked(position, rows)
 
     def add(self, total, values):
-        """Add the values (R, k) of the entries to the total (n, k) of all sites of the variable."""
+        """The total (n, k) of the n sites of a variable, plus the values (R, k) of R entries of the sites."""
         if self.complete:
             return total + values
         return total.at[self.local].add(values, unique_indices=self.unique, indices_are_sorted=True)
@@ -110,8 +110,8 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            # A move of several sites finds the entry of each site by its index, so that each site must have
-            # one entry.
+            # If several sites move together, the entry of a site is found by the number of the site, so each
+            # site must have exactly one entry.
             padded = pad or v.constraint is not None or v.lines is not None
             by_variable[n] = SiteElements.build(
                 owner[of_variable], element[of_variable], start, v.size, padded
@@ -129,7 +129,8 @@ def after_moves(
     rows: Any = None,
     candidates: Any = None,
 ):
-    """(r, m, moves), for each site of a variable the elements that depend on it, after each of its moves.
+    """(r, m, moves), for each site of a variable the values, after each move of the site, of the m elements
+    of a tensor that depend on the site.
 
     Parameters
     ----------
@@ -155,8 +156,9 @@ def after_joint_moves(
     space: Space,
     moves: JointMoves,
 ):
-    """(r m, k, C), for each site of each row the elements that depend on it, after all sites of the row
-    moved.
+    """(r m, k, C), for each site the values, after joint moves, of the k elements that depend on the site.
+
+    In a joint move all m sites of a row move. There are r rows, and C joint moves for each row.
 
     Parameters
     ----------
@@ -234,7 +236,7 @@ def masked_sum(values, mask):
 def difference(then, now):
     """The change of a log density from `now` to `then`, where nan counts as -inf.
 
-    The change is -inf where only `then` is impossible, and 0 where both are impossible.
+    The change is -inf where only `then` is -inf, and 0 where `then` and `now` are both -inf.
     """
     then = jnp.where(jnp.isnan(then), -jnp.inf, then)
     # Equal finite values are subtracted as well, and not replaced by 0, so that derivatives of the result are
@@ -244,7 +246,7 @@ def difference(then, now):
 
 
 def sum_in_order(arrays):
-    """The sum of one or more arrays, added in their order."""
+    """The sum of one or more arrays, added in the given order."""
     first, *others = arrays
     return sum(others, first)
 

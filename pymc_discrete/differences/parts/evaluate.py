@@ -27,7 +27,7 @@ class JointMoves(NamedTuple):
 
     @property
     def each(self) -> Any:
-        """(r m,) int, the sites, row by row."""
+        """(r m,) int, all sites that move, row by row."""
         return self.sites.reshape(-1)
 
     @property
@@ -37,7 +37,7 @@ class JointMoves(NamedTuple):
 
     @property
     def first(self) -> Any:
-        """(r m,) bool, False where the same site occurs earlier in its row."""
+        """(r m,) bool, for each site of each row whether it is its first occurrence in the row."""
         before = np.tri(self.sites.shape[1], k=-1, dtype=bool)
         again = (self.sites[:, :, None] == self.sites[:, None, :]) & before
         return ~again.any(axis=-1).reshape(-1)
@@ -50,15 +50,15 @@ class JointMoves(NamedTuple):
 class Moves(NamedTuple):
     """The site, or sites, that move in each entry of an index table, with the values that they move to.
 
-    The lists have one item for each site that moves in an entry. If several sites move in an entry, they take
-    their k-th candidates together.
+    The lists `sites` and `candidates` have one item for each site that moves in an entry. If several sites
+    move in an entry, they take their k-th candidates together.
 
     Attributes
     ----------
     sites : [(R,) int]
         The site that moves in each entry of the index tables.
     candidates : [(r, k) int]
-        The values that this site takes, for the r entries that are evaluated.
+        The values that the site in `sites` takes, for the r entries that are evaluated.
     jointly : (variable of the graph, JointMoves), optional
         Sites of one variable, known at run time only: in entry e the m sites of row e // m move.
     """
@@ -69,9 +69,9 @@ class Moves(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Values that depend on the candidate only through a condition: `where(which, then, otherwise)`.
+    """Values at the k candidates of a site that differ only by a condition: `where(which, then, otherwise)`.
 
-    Functions of such values are computed for the two alternatives and not for each of the k candidates.
+    Functions of the values are computed for the two alternatives, and not for each candidate.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Choice(NamedTuple):
 
     @classmethod
     def of(cls, which) -> "Choice":
-        """A Boolean array as a `Choice` between True and False."""
+        """A Boolean array (..., k) as a `Choice` between True and False, whose condition is the array."""
         shape = (1,) * jnp.ndim(which)
         return cls(which, jnp.ones(shape, bool), jnp.zeros(shape, bool))
 
@@ -135,7 +135,7 @@ class Reader:
     positions : (r,) int, optional
         The entries of the index tables (R, ...) to evaluate; by default all.
     moves : Moves, optional
-        The sites that move in each entry: the elements are evaluated at each of their candidates.
+        The sites that move in each entry: the elements are evaluated at each candidate value of the sites.
     """
 
     def __init__(
@@ -209,11 +209,11 @@ class Reader:
         return Choice.of(result) if var.type.dtype == "bool" and jnp.shape(result)[-1] > 2 else result
 
     def _computed(self, node: Apply, rule: Elements, values: list[Any], fixed: list[Any]):
-        """The elements of the output of a node, computed from elements of its inputs."""
+        """Elements of the output of a node, computed from the elements of the node's inputs in `values`."""
         return rule.compute(values, fixed)
 
     def _whole(self, var: Variable):
-        """An input that does not depend on the block, flattened; an input that is no array is unchanged."""
+        """The whole value of an input that does not depend on the block: flat, or for a constant as it is."""
         return (
             self.arrays[var]
             if not isinstance(var, Constant)
@@ -236,13 +236,13 @@ class Reader:
         return jnp.broadcast_to(value, shape)
 
     def _of_entries(self, rule: Entries, var: Variable, index: np.ndarray):
-        """Elements of an Op that computes several elements together (an entry), such as a row of a softmax.
+        """Elements of an Op's output that the Op computes in groups (entries), such as the rows of a softmax.
 
         Each entry is computed once, however many of its elements are read.
         """
         n = var.owner.outputs.index(var)
         entry, place = rule.entry[n][index], rule.place[n][index]
-        # along the last axes of `index` the entry may be constant; it is then computed once for these axes
+        # Last axes of `index` along which the entry does not change are left out: it is computed once.
         while entry.ndim > 1 and (entry == entry[..., :1]).all():
             entry = entry[..., 0]
         key = (var.owner, entry.shape, entry.tobytes())
@@ -257,10 +257,10 @@ class Reader:
                     for reads, i in zip(rule.reads, var.owner.inputs, strict=True)
                 ]
             )
-        values = self._memo[key][n]  # the values have the shape (r, ..., c, k)
+        values = self._memo[key][n]  # (r, ..., c, k): c elements of each entry at k candidates
         place = place.reshape(*entry.shape, -1)
         places = place.reshape(-1, place.shape[-1])
-        if (places == places[:1]).all():  # the positions read are the same in every entry
+        if (places == places[:1]).all():  # what is read of an entry has the same places in all entries
             values = (
                 values
                 if np.array_equal(places[0], np.arange(values.shape[-2]))
@@ -277,7 +277,7 @@ class Reader:
         return values.reshape(*values.shape[:-2], *index.shape[entry.ndim :], values.shape[-1])
 
     def _fixed(self, f: np.ndarray, index: np.ndarray):
-        """The rows for the elements `index` of a constant table (n_out, m) in the rule of an Op."""
+        """The rows `index` of a constant table that an Op's rule has: a row (m,) for each output element."""
         inner = index[..., None] * f.shape[1] + np.arange(f.shape[1])
         value = take(f.reshape(-1), inner, self.positions)
         return value if f.shape[1] > 1 else value.reshape(jnp.shape(value))

@@ -1,8 +1,9 @@
 """First-order estimates of differences: a gradient times the change that each move makes.
 
-Grathwohl et al. 2021, Eq. 3 and 4. The gradient is not taken with respect to the sites themselves. Ops that
-only select, compare or rearrange values (`mu[z]`, `z == 1`) are evaluated exactly at each move. Their results
-become float inputs of the rest of the graph, and PyTensor differentiates the rest with respect to them.
+The estimates are Eq. 3 and 4 of Grathwohl et al. 2021. The gradient is not taken with respect to the sites
+themselves. Ops that only select, compare or rearrange values (`mu[z]`, `z == 1`) are evaluated exactly at
+each move. The results of these Ops become float inputs of the rest of the graph, and PyTensor differentiates
+the rest with respect to the inputs.
 """
 
 from dataclasses import dataclass
@@ -40,16 +41,17 @@ class SlopedElements(Pointwise):
     Attributes
     ----------
     stand_in : Variable
-        The float that takes the place of the tensor in the rest; `BlockState.arrays` maps it to the gradient.
+        The float that takes the place of the tensor in the rest of the graph. `BlockState.arrays` has the
+        gradient with respect to the float as its value.
     linear : bool
-        Whether the rest is linear in the elements, so that the differences are exact.
+        Whether the rest of the graph is linear in the elements, so that the differences are exact.
     """
 
     stand_in: Variable
     linear: bool
 
     def change(self, then, now, state: BlockState, positions):
-        # Grathwohl et al. 2021, Eq. 3 and 4: the gradient times the step
+        # Grathwohl et al. 2021, Eq. 3 and 4: the gradient times the change of the elements, the step
         slopes = Reader(self.dependence, {self.stand_in: state.arrays[self.stand_in]}, positions)
         slope = slopes.read(self.stand_in, self.elements.index)
         step = then.astype(slope.dtype) - now.astype(slope.dtype)
@@ -59,7 +61,7 @@ class SlopedElements(Pointwise):
         if self.linear:
             return change
         # At an edge of the density's domain the slope may be infinite or nan, which could exclude neighbours
-        # that are possible. With an estimated difference of 0 they can still be proposed.
+        # that are possible. With an estimated difference of 0 these neighbours can still be proposed.
         return jnp.where(jnp.isfinite(change), change, 0.0)
 
 
@@ -124,7 +126,7 @@ class Gradient(Part):
         self.blind = self.blind or why
 
     def _float(self, var: Variable) -> Variable:
-        """The float variable that takes the place of a tensor."""
+        """The float variable that takes the place of a tensor where the gradient is taken by the tensor."""
         if var not in self._floats:
             self._floats[var] = pt.tensor(shape=self.graph.shape(var), dtype=pytensor.config.floatX)
         return self._floats[var]
@@ -145,7 +147,11 @@ class Gradient(Part):
         return rule is not None and (rule.passes or relabels)
 
     def _with_floats(self, total: Variable) -> Variable:
-        """The graph of `total` with float variables in place of the tensors that are evaluated exactly."""
+        """The graph of `total`, with float variables in place of those tensors whose changes are evaluated
+        exactly, and by which the gradient is taken.
+
+        Such tensors are sites, and what Ops that only select, compare or rearrange make of sites.
+        """
         exact = set(self.graph.values)
         copies: dict[Variable, Variable] = {}
         for node in toposort([total]):
@@ -205,7 +211,7 @@ class Gradient(Part):
     # ------------------------------------------------------------ differences
     @cached_property
     def _slope_inputs(self) -> list[Variable]:
-        """The variables that the gradients read besides the block and the float variables."""
+        """The variables outside of the block that the graphs of the gradients read."""
         return context_inputs(self._slopes, [*self.graph.values, *self._floats.values()])
 
     @cached_property
@@ -221,7 +227,7 @@ class Gradient(Part):
         return list(self._floats)
 
     def at(self, state: BlockState, context: Any) -> dict[Variable, Any]:
-        """{float variable that stands in for a tensor: gradient of the terms with respect to it, (n,)}."""
+        """{float variable that stands in for a tensor: (n,), gradient of the terms by this variable}."""
         blocks = zip(self.space.blocks, self.graph.values, strict=True)
         xs = [state.arrays[value].reshape(v.shape) for (_, v), value in blocks]
         floats = [state.tensors[v].astype(pytensor.config.floatX) for v in self._floats]

@@ -51,7 +51,9 @@ class Joined(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Elements of a term that depend on J sites each; the j-th sites of all elements belong to one variable.
+    """Elements of a term that depend on J sites each.
+
+    For each j, the j-th sites of all elements belong to one variable.
 
     Attributes
     ----------
@@ -77,7 +79,7 @@ class Pointwise(TermElements):
     """Elements of one term, evaluated at the moves of the sites of one variable."""
 
     def moves(self, state: BlockState, rows=None, candidates=None):
-        """(r, moves) nats, the change of the sum of each site's elements at each of its moves.
+        """(r, moves) nats, for each move of a site the change of the sum of the elements that depend on it.
 
         Parameters
         ----------
@@ -94,8 +96,8 @@ class Pointwise(TermElements):
             change = self._moves_at(state, positions, candidates)
             return change if elements.complete else jnp.where((positions >= 0)[:, None], change, 0.0)
         if isinstance(rows, np.ndarray):
-            # `self.elements` may have several entries for one site. The entries of the wanted sites are
-            # evaluated, and the results for each site are added up.
+            # `self.elements` may have several entries for one site. All entries of the sites in `rows` are
+            # evaluated, and the results of the entries of a site are added up.
             positions = np.flatnonzero(np.isin(elements.local, rows))
             order = np.argsort(rows)
             where = order[np.searchsorted(rows, elements.local[positions], sorter=order)]
@@ -152,8 +154,8 @@ class Pointwise(TermElements):
     def cost_of_value(self) -> float:
         """Counted operations of evaluating all elements once, at one value of every site.
 
-        In every tensor between the site and the elements, it counts the elements that are read and depend on
-        the site.
+        The graph has tensors between a site and the elements of the term. Those of their elements count that
+        are read and depend on the site.
         """
         graph = self.dependence.graph
         var, site = self.term.var, graph.values[self.n]
@@ -165,7 +167,7 @@ class Pointwise(TermElements):
         total = 0.0
         for node in reversed(nodes):
             rule = self.dependence.rule(node)
-            assert rule is not None  # elements of an Op without a rule are in no `Group`, so there is a rule
+            assert rule is not None  # a term with an Op that has no rule is dense, and not in this part
             read_of_outputs = [entries_of(rule, n, read[o]) for n, o in enumerate(node.outputs) if o in read]
             elements = np.unique(np.concatenate(read_of_outputs))
             each = of_scalar_op(node)
@@ -178,8 +180,13 @@ class Pointwise(TermElements):
 
 
 def entries_of(rule: Elements | Entries, n: int, elements: np.ndarray) -> np.ndarray:
-    """(m,) int, the entries of a rule from which the elements of output n where `elements` (n_out,) is True
-    are computed.
+    """(m,) int, which entries an Op's rule computes to get some elements of the Op's output n.
+
+    An entry is a group of elements that the Op computes together, or else a single element.
+
+    Parameters
+    ----------
+    elements : (n_out,) bool, True for the elements
     """
     return rule.entry[n][elements] if isinstance(rule, Entries) else np.flatnonzero(elements)
 
@@ -233,7 +240,7 @@ class InPlace(Part):
     # ------------------------------------------------------------ factors
     @cached_property
     def groups(self) -> list[Group]:
-        """The elements, grouped by the variables of their sites."""
+        """The elements, grouped by which variables their sites belong to."""
         degree = Degree(self.dependence)
         number = np.repeat(np.arange(len(self.space.variables)), [v.size for v in self.space.variables])
         groups = []
@@ -250,8 +257,8 @@ class InPlace(Part):
         return groups
 
     def factors(self, context: Any, state_at: Callable[[Any], BlockState]) -> Factors:
-        """A table of each element over its sites, or tables of pairs if the element is a sum over pairs of
-        its sites.
+        """The elements as factors: a table of each element over the values of its sites, or a table for each
+        pair of its sites if the element is a sum over these pairs.
         """
         arrays = state_at(jnp.asarray(self.space.lower)).arrays
         unary: dict[int, Any] = {}
@@ -268,7 +275,7 @@ class InPlace(Part):
         return Factors(unary, tables, {})
 
     def _at(self, group: Group, arrays: dict[Variable, Any], values: np.ndarray):
-        """(E, C) nats, the elements at C combinations of values of their sites.
+        """(E, C) nats, the elements of a group at C combinations of values of the J sites of each element.
 
         Parameters
         ----------
@@ -284,7 +291,7 @@ class InPlace(Part):
         return jnp.broadcast_to(logp, (len(group.elements), values.shape[1]))
 
     def _table(self, group: Group, arrays: dict[Variable, Any]):
-        """(E, K1, ..., KJ) nats, the elements at all values of their sites."""
+        """(E, K1, ..., KJ) nats, the elements of a group at all values of the J sites of each element."""
         widths = [self.space.variables[n].K for n in group.variables]
         values = np.indices(widths).reshape(len(widths), -1)
         return self._at(group, arrays, values).reshape(-1, *widths)
@@ -297,8 +304,8 @@ class InPlace(Part):
         Returns
         -------
         alone : [(E, K) nats], for each site the elements with the other sites at their lowest values
-        together : {(j, k): (E, Kj, Kk) nats}, the interaction of sites j and k, which is added to their
-            single values
+        together : {(j, k): (E, Kj, Kk) nats}, the interaction of sites j and k: what is added to the items of
+            `alone` for j and k
         """
         widths = [self.space.variables[n].K for n in group.variables]
         alone = []

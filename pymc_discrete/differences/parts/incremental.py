@@ -3,8 +3,8 @@
 A walk from the term towards its inputs stops at the *frontier*: tensors whose elements depend on a few sites
 each, and linear maps of such tensors (`u = X @ (gamma * beta)`). A move changes a few elements of a frontier
 tensor, or adds a multiple of one column of the linear map. The rest of the graph, from the frontier to the
-term, is evaluated on the changed frontier, for all moves at once. Without a linear map in the frontier this
-is brute force.
+term, is evaluated on the changed frontier, for all moves at once. Without a linear map in the frontier, that
+amounts to evaluating the term at every neighbour by brute force.
 """
 
 from collections.abc import Callable
@@ -40,15 +40,16 @@ from pymc_discrete.structure.rebuild import context_inputs
 from pymc_discrete.structure.sums import all_summands
 from pymc_discrete.structure.terms import Term
 
-# the largest number of bytes that changed frontiers (see the top of this file) of moves evaluated at once may
-# take
+# Moves are evaluated in batches: the tensors that change for all moves of a batch may take at most so many
+# bytes.
 MEMORY_CAP = 2**27
 
 
 @dataclass
 class Frontier:
-    """A tensor on which the rest of a term is evaluated: a tensor whose elements depend on a few sites each,
-    or a linear map of one.
+    """A tensor from which on a term is evaluated again when sites move.
+
+    The elements of the tensor depend on a few sites each, or it is a linear map of a tensor of this kind.
 
     Attributes
     ----------
@@ -73,7 +74,11 @@ class Frontier:
 
 
 def frontier_of(total: Variable, dependence: Dependence, space: Space) -> list[Frontier]:
-    """The tensors at which a walk from `total` towards its inputs stops."""
+    """The tensors from which on a term is evaluated again when sites move.
+
+    A walk from `total` towards the inputs of its graph stops at tensors whose elements depend on a few sites
+    each, and at linear maps of such tensors.
+    """
     graph, seen, stack = dependence.graph, set(), [total]
     rounding_decides = decided_by_rounding(total, graph)
     frontier: dict[Variable, Frontier] = {}
@@ -123,10 +128,10 @@ class Incremental(MoveByMove):
         self.term, self.total, self.frontier = term, total, frontier
         self.row_elements = sum(self.graph.size(f.var) for f in frontier)
 
-    # ------------------------------------------------------------ its sites, and the variables it reads
+    # ------------------------------------------------------------ the sites and the variables that enter
     @property
     def linear(self) -> bool:
-        """Whether the frontier holds a linear map."""
+        """Whether one of the tensors of the frontier is a linear map."""
         return any(f.node is not None for f in self.frontier)
 
     @cached_property
@@ -148,7 +153,7 @@ class Incremental(MoveByMove):
 
     @cached_property
     def _inputs(self) -> list[Variable]:
-        """The variables besides the frontier that the term is computed from."""
+        """The variables outside of the block from which, besides the frontier, the term is computed."""
         return context_inputs([self.total], self.tensors)
 
     def _input_values(self, arrays: dict[Variable, Any]) -> list[Any]:
@@ -156,7 +161,7 @@ class Incremental(MoveByMove):
 
     @property
     def way(self) -> str:
-        """A word for the way in which the differences are computed."""
+        """A word for the log: how the differences are computed."""
         return "incremental" if self.linear else "brute force"
 
     @property
@@ -182,7 +187,7 @@ class Incremental(MoveByMove):
         )
 
     def at(self, state: BlockState, context: Any) -> Any:
-        """The result of `_rest` at the current frontier."""
+        """The term at the current frontier, as `_rest` returns it."""
         frontier = [state.tensors[f.var] for f in self.frontier]
         return jax.tree.map(jnp.asarray, self._rest(frontier, self._input_values(state.arrays)))
 
@@ -192,7 +197,7 @@ class Incremental(MoveByMove):
         return self.space.by_value(state.x, n, moves, rows, candidates)
 
     def _moves(self, n: int, state: BlockState, at: Any, context: Any, rows, candidates):
-        """(r, moves) nats, the differences with a column for each move of a site, and not for each value."""
+        """(r, moves) nats, the differences of sites of variable n, with a column for each of their moves."""
         v, (after, now) = self.space.variables[n], self._rest_at(state, at)
 
         def after_moves(rows, candidates=None):
@@ -215,7 +220,8 @@ class Incremental(MoveByMove):
         """The term as a function of changed frontiers, and its value at the current frontier.
 
         The function takes a list with an array (r, C, *shape) for every tensor of the frontier, or None for a
-        tensor that does not change, and returns (r, C) nats. Both values lack the same constant.
+        tensor that does not change, and returns (r, C) nats. In float32 a constant is subtracted from what
+        the function returns, and from the value at the current frontier, too.
         """
         inputs = self._input_values(state.arrays)
         reference_summands = reference(at) if isinstance(at, tuple) else None
@@ -243,7 +249,7 @@ class Incremental(MoveByMove):
         return in_batches(some, count, max(1, int(MEMORY_CAP // (size / count))))
 
     def _of_joint_moves(self, n: int, state: BlockState, at: Any, moves: JointMoves):
-        """(r, C) nats, the `joint_differences` of a batch of rows that fits into memory."""
+        """(r, C) nats, the `joint_differences` of so few rows of moves that they fit into memory together."""
         after, now = self._rest_at(state, at)
         changed = [
             self._changed_jointly(f, n, state, moves) if n in f.elements else None for f in self.frontier
@@ -258,7 +264,8 @@ class Incremental(MoveByMove):
         }
 
     def _source_after(self, f: Frontier, n: int, state: BlockState, rows, candidates=None):
-        """(r, m, moves), for each site the elements of the source that depend on it, after each of its moves.
+        """(r, m, moves), for each site the elements of the frontier's source that depend on the site, after
+        each of its moves.
 
         Parameters
         ----------
@@ -270,7 +277,10 @@ class Incremental(MoveByMove):
         return after_moves(f.source, f.elements[n], n, state, self.dependence, self.space, rows, candidates)
 
     def _source_change(self, f: Frontier, n: int, state: BlockState, rows, candidates=None, dtype=float):
-        """(r, m, moves), the result of `_source_after` less the current values."""
+        """(r, m, moves), the changes that each move of a site makes in the elements of the frontier's source.
+
+        Only the m elements that depend on the site are listed.
+        """
         elements = f.elements[n]
         now = Reader(self.dependence, state.arrays, rows).read(f.source, elements.index)
         then = self._source_after(f, n, state, rows, candidates)
@@ -281,12 +291,13 @@ class Incremental(MoveByMove):
         return jnp.where(mask[..., None], delta, 0)
 
     def _changed(self, f: Frontier, n: int, state: BlockState, rows, candidates=None):
-        """(r, moves, *shape), the frontier tensor after each move."""
+        """(r, moves, *shape), a tensor of the frontier after each move of each site."""
         current = state.tensors[f.var]
         if f.node is not None:
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
-            # float32 represents integers exactly only up to 2^24, and float64 up to 2^53; products in float64
-            # take less time than products of integers
+            # Changes of a map of integers are computed in float64, which represents them exactly up to 2^53,
+            # and whose products take less time than those of integers. float32 represents integers exactly
+            # only up to 2^24, so with float32 the changes are computed as integers.
             dtype = current.dtype if integer and floats_are_32_bit() else float
             delta = self._source_change(f, n, state, rows, candidates, dtype)
             tensor = current + f.update(delta, f.elements[n].index, rows, self._operands(f, state.arrays))
@@ -294,14 +305,14 @@ class Incremental(MoveByMove):
         then, size = self._source_after(f, n, state, rows, candidates), self.graph.size(f.var)
         count, _, k = then.shape
         base = jnp.broadcast_to(current.reshape(1, size, 1), (count, size, k)).astype(then.dtype)
-        # padding gets an index past the end, which `mode="drop"` ignores
+        # the index of padding is past the end of the tensor, so that `mode="drop"` ignores it
         where = np.where(f.elements[n].mask, f.elements[n].index, size)
         where = where if rows is None else jnp.asarray(where)[rows]
         tensor = base.at[jnp.arange(count)[:, None], where].set(then, mode="drop")
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
 
     def _changed_jointly(self, f: Frontier, n: int, state: BlockState, moves: JointMoves):
-        """(r, C, *shape), the frontier tensor after all sites of each row have moved."""
+        """(r, C, *shape), a tensor of the frontier after all sites of each row have moved, for C moves."""
         current, index, sites = state.tensors[f.var], f.elements[n].index, moves.each
         if f.node is not None:
             integer = not jnp.issubdtype(current.dtype, jnp.floating)
@@ -318,10 +329,10 @@ class Incremental(MoveByMove):
         return jnp.moveaxis(tensor, 2, 1).reshape(count, k, *current.shape)
 
     def _joint_change(self, f: Frontier, n: int, state: BlockState, moves: JointMoves, dtype=float):
-        """(r m, k, C), the changes of the source's elements that each site enters; 0 for padding.
+        """(r m, k, C), the changes of the k elements of the frontier's source that depend on each site.
 
-        An element that several sites of a row enter has its change at one of these sites, and 0 at the
-        others.
+        All sites of a row move together. An element that depends on several of them has its change at one of
+        them, and 0 at the others. Padding is 0.
         """
         graph = (f.source, f.elements[n], n)
         now = Reader(self.dependence, state.arrays, moves.each).read(f.source, f.elements[n].index)
@@ -349,7 +360,7 @@ class Incremental(MoveByMove):
 
     @property
     def why_degree(self) -> str | None:
-        """The name of the Op that makes the degree infinite; None if the degree is finite."""
+        """The name of the Op that makes the degree of the term infinite; None if the degree is finite."""
         return self._degrees.cause(self.total)
 
     def factors(self, context: Any, state_at: Callable[[Any], BlockState]) -> Factors | None:

@@ -1,6 +1,6 @@
 """The interface of the parts of a log density: the sites that a part depends on, and its differences.
 
-A target's log density is a sum of parts. Each part computes the differences of its own terms in its own way:
+A target's log density is a sum of parts. A part has some of the terms, and one way to find their differences:
 
 - `Tables`: elements of one or two sites, tabulated once per context.
 - `InPlace`: elements of a few sites, evaluated at the moves of each of these sites.
@@ -47,7 +47,8 @@ class BlockState(NamedTuple):
 class Factors(NamedTuple):
     """A part of a log density as a sum of functions of a few sites each, up to a constant.
 
-    Where a site has fewer than its variable's K values, the elements beyond its own values are undefined.
+    A variable's tables have columns for K values. Where a site has fewer values, the columns beyond these are
+    undefined.
 
     Attributes
     ----------
@@ -97,20 +98,19 @@ class Part(ABC):
 
     @cached_property
     def variables(self) -> set[int]:
-        """The indices of the variables of these sites."""
+        """The indices of the variables that the sites in `sites` belong to."""
         numbers = np.searchsorted(self.space.starts, self.sites, side="right") - 1
         return set(np.unique(numbers).tolist())
 
-    # ------------------------------------------------------------ the variables of the graph that the part
-    # reads
+    # ------------------------------------------------------------ the variables that the part reads
     @property
     @abstractmethod
     def leaves(self) -> list[Variable]:
-        """The variables that the part reads and that do not depend on the block."""
+        """The variables of the graph that the part reads and that do not depend on the block."""
 
     @property
     def tensors(self) -> list[Variable]:
-        """The variables that depend on the block and that the part reads as whole tensors."""
+        """The variables of the graph that depend on the block and that the part reads as whole tensors."""
         return []
 
     # ------------------------------------------------------------ differences, pure JAX functions
@@ -122,9 +122,7 @@ class Part(ABC):
         return ()
 
     def context_of(self, n: int, context: Any, rows: Any) -> Any:
-        """The quantities of the context that `differences` needs for the sites `rows` of variable n, at any
-        x.
-        """
+        """What of the part's context `differences` needs for the sites `rows` of variable n, at any x."""
         return context
 
     def at(self, state: BlockState, context: Any) -> Any:
@@ -151,7 +149,7 @@ class Part(ABC):
         n : int
             One of `variables`.
         at : the result of `at(state, context)`
-        context : the result of `context_of` for these rows
+        context : the result of `context_of` for `rows`
         rows : (r,) int
             Sites, counted within the variable; None means all.
         candidates : (r, K) int
@@ -175,9 +173,10 @@ class Part(ABC):
         )
 
     def log_weights(self, n: int, state: BlockState, at: Any, context: Any, inside: np.ndarray):
-        """(r, K) nats at each value of the sites of variable n, up to a constant for each site.
+        """(r, K) nats, the terms of the part at each value of each site of variable n, given all other sites.
 
-        Tables of pairs are left out if both sites of the pair are `inside` (d,) bool.
+        They are known up to a constant for each site. Tables of pairs are left out if both sites of the pair
+        are `inside` (d,) bool.
         """
         return self.differences(n, state, at, context)
 

@@ -1,7 +1,8 @@
 r"""Exact differences of a quadratic function of a linear map, such as a Gaussian likelihood.
 
-Let :math:`r(u) = \sum_n (a_n + b_n u_n + h_n u_n^2 / 2)` be the term as a function of the map's values u. A
-move that changes u by :math:`\delta_{ik}` times column :math:`c_i` changes the term by exactly
+Let :math:`r(u) = \sum_n (a_n + b_n u_n + h_n u_n^2 / 2)` be the term as a function of the map's output u. The
+move of site i to its k-th neighbour adds :math:`\delta_{ik}` times a column :math:`c_i` of the map's matrix
+to u, and changes the term by exactly
 
 .. math:: d_{ik} = \delta_{ik} \, c_i^T \nabla r(u) + \delta_{ik}^2 \, (c_i^2)^T h / 2
 """
@@ -29,8 +30,8 @@ from pymc_discrete.structure.terms import Term
 class Quadratic(Incremental):
     """A term that is a separable quadratic function of one vector-valued linear map.
 
-    Each site changes one element of the map's source. The differences cost two products with the matrix of
-    the map.
+    Each site changes one element of the tensor to which the map is applied. The differences cost two products
+    with the matrix of the map.
     """
 
     @staticmethod
@@ -46,12 +47,14 @@ class Quadratic(Incremental):
 
     @cached_property
     def _u(self) -> Variable:
-        """A float variable in place of the linear map, since a map of integers would have the gradient 0."""
+        """A float variable in place of the linear map's output, since with respect to integers the gradient
+        would be 0.
+        """
         return pt.tensor(shape=self.frontier[0].var.type.shape, dtype=pytensor.config.floatX)
 
     @cached_property
     def _derivatives(self) -> list[Variable]:
-        """The gradient of the term with respect to the map, and the diagonal of the Hessian."""
+        """The gradient of the term with respect to the linear map's output, and the Hessian's diagonal."""
         (total,) = rebuild([self.total], {self.frontier[0].var: self._u})
         slope = pytensor.grad(total, self._u)
         return rewritten([slope, pytensor.grad(slope.sum(), self._u, disconnected_inputs="ignore")])
@@ -71,8 +74,8 @@ class Quadratic(Incremental):
     def _columns(self, n: int, arrays: dict[Variable, Any]):
         """(sites, |u|), the column of the linear map's matrix for each site of variable n.
 
-        The column is the change of the map's output u when the element of the input that the site changes
-        grows by 1.
+        A site changes one element of the map's input. The column is the change of the map's output u when
+        this element grows by 1.
         """
         f = self.frontier[0]
         columns = f.update.columns(self._operands(f, arrays))
@@ -81,14 +84,15 @@ class Quadratic(Incremental):
         return columns if in_order else columns[index]
 
     def context(self, arrays: dict[Variable, Any]) -> dict[int, Any]:
-        """{variable number: (sites,), half of the curvature along the column of each site}, the same at every
-        x.
+        """{variable number: (sites,)}, half of the term's second derivative along each site's column.
+
+        The column of a site is that of the linear map's matrix. The derivative is the same at every x.
         """
         h = self._curvatures(arrays)
         return {n: 0.5 * self._columns(n, arrays) ** 2 @ h for n in self.frontier[0].elements}
 
     def _curvatures(self, arrays: dict[Variable, Any]):
-        """(|u|,), the curvature of the term along each element of the map's output, the same at every x."""
+        """(|u|,), the second derivative of the term by each element of the map's output; equal at every x."""
         shape = self.graph.shape(self.frontier[0].var)
         h = jnp.asarray(self._curvature(jnp.zeros(shape), *self._input_values(arrays))[0])
         return jnp.broadcast_to(h, shape).reshape(-1)
@@ -110,7 +114,7 @@ class Quadratic(Incremental):
         f, inputs = self.frontier[0], self._input_values(state.arrays)
         columns = jnp.asarray(self._columns(n, state.arrays))[moves.sites]
         delta = self._joint_change(f, n, state, moves).reshape(*moves.sites.shape, -1)
-        # the change of the map's output per unit change of the input
+        # du (r, C, |u|) is the change of the map's output by all sites of a row together
         du = jnp.einsum("rmc,rmu->rcu", delta, columns)
         u = state.tensors[f.var].astype(self._u.type.dtype)
         slope = jnp.asarray(self._slope(u, *inputs)[0]).reshape(-1)

@@ -3,8 +3,9 @@ r"""Exact differences where coefficients that the sites gate are integrated out,
 With effective coefficients :math:`\gamma_k = g_k \beta_k`, where the gate :math:`g_k` is a function of one
 site, the data's part of the log density is :math:`-\gamma^T Q \gamma / 2 + q^T \gamma`, and the prior's
 :math:`-D_k \beta_k^2 / 2 + h_k \beta_k`. A coefficient is active where its gate is not 0. The matrix
-:math:`Q + \mathrm{diag}(D_k / g_k^2)` and the column :math:`q + h / g` are kept *swept* on the active
-coefficients S (Dempster 1969; Goodnight 1979, A tutorial on the sweep operator):
+:math:`A = Q + \mathrm{diag}(D_k / g_k^2)` and the column :math:`b = q + h / g` are kept *swept* on the active
+coefficients S, as a *tableau* T, t with inactive coefficients R (Dempster 1969; Goodnight 1979, A tutorial on
+the sweep operator):
 
 .. math:: T_{SS} = -A_{SS}^{-1}, \quad T_{RS} = A_{RS} A_{SS}^{-1}, \quad
     T_{RR} = Q_{RR} - A_{RS} A_{SS}^{-1} A_{SR}, \quad t_S = A_{SS}^{-1} b_S, \quad
@@ -17,11 +18,11 @@ by
 .. math:: \frac{t^2}{2 d} - \frac{\log d}{2} - \frac{\log g_k^2}{2} - \frac{h_k^2}{2 D_k}
     + \frac{\log D_k}{2}, \qquad d = T_{kk} + D_k / g_k^2, \quad t = t_k + h_k / g_k
 
-An active coefficient is unswept first, in a copy of its own element of the tableau. A site with several
-coefficients has a block of the tableau instead of an element. A move of one site costs a sweep, p^2
-operations. Sweeps add up rounding errors where columns are nearly the same: after each move, two equations of
-the coefficients whose gates have changed are checked, which costs p operations, and the tableau is computed
-anew if they do not hold.
+A coefficient that is active already is first unswept, in a copy of its own element of the tableau. For a site
+that gates several coefficients, a square of the tableau takes the place of the element. A move of one site
+costs a sweep, p^2 operations. Rounding errors of sweeps add up where columns of A are nearly the same: after
+each move, two equations of the coefficients whose gates have changed are checked, which costs p operations,
+and the tableau is computed anew if they do not hold.
 """
 
 from abc import abstractmethod
@@ -46,24 +47,23 @@ TABLEAU_ERROR = 1e-8
 
 
 class GatedPrior(NamedTuple):
-    """The log prior -D_k b_k^2 / 2 + h_k b_k of each coefficient b_k with a gate; others may have any
-    numbers.
+    """The log prior -D_k b_k^2 / 2 + h_k b_k of each coefficient b_k with a gate.
 
     Attributes
     ----------
-    precision, linear : (p,), D and h
+    precision, linear : (p,), D and h; for coefficients without a gate any numbers
     """
 
     precision: Any
     linear: Any
 
     def of(self, index) -> "GatedPrior":
-        """The prior of some of the coefficients."""
+        """The prior of the coefficients at some indices."""
         return GatedPrior(self.precision[index], self.linear[index])
 
 
 class Tableau(NamedTuple):
-    """A symmetric matrix and a column, swept on some of the coefficients.
+    """A precision matrix and a linear term of coefficients (the column), swept on the active ones.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Tableau(NamedTuple):
         return Tableau(matrix, column.at[k].set(jnp.where(sign == 0, 1.0, sign / pivot) * self.column[k]))
 
     def activated(self, k, gate, prior: GatedPrior) -> "Tableau":
-        """The tableau with coefficient k active; unchanged where its gate is 0."""
+        """The tableau after inactive coefficient k becomes active; unchanged where its gate is 0."""
         diagonal, column = prior_shares(gate, prior)
         more = Tableau(self.matrix.at[k, k].add(diagonal), self.column.at[k].add(column))
         return more.swept(k, jnp.where(gate != 0, 1.0, 0.0))
@@ -101,8 +101,8 @@ class Tableau(NamedTuple):
 
 
 def prior_shares(gate, prior: GatedPrior) -> tuple[Any, Any]:
-    """The terms that the prior of an active coefficient adds to the diagonal and to the column; 0 if
-    inactive.
+    """What the prior of an active coefficient adds to the diagonal and to the column of a tableau; 0 for an
+    inactive one.
     """
     safe = jnp.where(gate != 0, gate, 1.0)
     return jnp.where(gate != 0, prior.precision / safe**2, 0.0), jnp.where(
@@ -130,7 +130,7 @@ def gain(tableau: Tableau, gates, prior: GatedPrior):
     for j in range(gates.shape[0]):
         active, one = gates[j] != 0, prior.of(j)
         diagonal, column = prior_shares(gates[j], one)
-        # the precision that the data add is at least 0, up to rounding
+        # the precision that the data give a coefficient is at least 0, but rounding may make it negative
         d, t = diagonal + jnp.maximum(tableau.matrix[j, j], 0.0), column + tableau.column[j]
         safe, d = jnp.where(active, gates[j], 1.0), jnp.where(active, d, 1.0)
         data = 0.5 * (t**2 / d - jnp.log(d * safe**2))
@@ -142,13 +142,13 @@ def gain(tableau: Tableau, gates, prior: GatedPrior):
 
 
 class SweptContext(NamedTuple):
-    """The quantities that do not depend on the gates.
+    """What `Swept` computes once per context, since it does not depend on the gates.
 
     Attributes
     ----------
     prior : GatedPrior
-    unswept : Tableau
-    tableau : Tableau, swept on the coefficients without a gate only
+    unswept : Tableau, without the priors of the coefficients with a gate
+    tableau : Tableau, `unswept` after it is swept on the coefficients without a gate
     """
 
     prior: GatedPrior
@@ -157,7 +157,7 @@ class SweptContext(NamedTuple):
 
 
 class OfGates(Part):
-    """The base class of parts that integrate over coefficients with gates, whatever they keep of a state.
+    """The base class of parts that integrate over coefficients with gates, in a tableau or without one.
 
     Parameters
     ----------
@@ -181,7 +181,13 @@ class OfGates(Part):
 
     @staticmethod
     def is_gated(gates: Variable, others: Sequence[Variable], dependence: Dependence) -> bool:
-        """Whether the block enters through gates alone, each of which depends on one site."""
+        """Whether the block enters an integral through gates alone, each of which depends on one site.
+
+        Parameters
+        ----------
+        gates : the gates
+        others : all other variables that the integral is computed from
+        """
         if not dependence.graph.depends(gates):
             return False
         sites = dependence.of(gates)
@@ -189,7 +195,7 @@ class OfGates(Part):
             sites is not None and sites.shape[1] <= 1 and not any(dependence.graph.depends(v) for v in others)
         )
 
-    # ------------------------------------------------------------ its sites, and the variables it reads
+    # ------------------------------------------------------------ the sites and the variables that enter
     @cached_property
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))
@@ -199,7 +205,7 @@ class OfGates(Part):
         return [self.of_gates]
 
     def _gates(self, state: BlockState):
-        """(p,) float, the gates at a state."""
+        """(p,) float, the values of all gates at a state."""
         return state.tensors[self.of_gates].astype(float)
 
     def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
@@ -234,8 +240,14 @@ class OfGates(Part):
 
     @abstractmethod
     def _own(self, at: Any, index) -> Tableau:
-        """The elements (r, m, m) and (r, m) of the tableau at the coefficients `index` (r, m) of
-        some sites."""
+        """The elements (r, m, m) of the matrix and (r, m) of the column of the tableau for the coefficients
+        that each of r sites gates.
+
+        Parameters
+        ----------
+        at : what the part keeps of a state
+        index : (r, m) int, the coefficients of each site
+        """
 
     # ------------------------------------------------------------ cost
     def cost(self, share: float, values: list[int]) -> float:
@@ -299,10 +311,10 @@ class Swept(OfGates):
         return self._made_anew(context.tableau, self._gates(state), context, True)
 
     def _made_anew(self, tableau: Tableau, gates, context: SweptContext, really) -> Tableau:
-        """The tableau swept on all coefficients whose gate (p,) is not 0; `tableau` itself unless `really`.
+        """A tableau swept on all coefficients whose gate (p,) is not 0; `tableau` itself unless `really`.
 
-        This is a loop, which has no iterations unless `really`, because XLA would copy the tableau at a
-        condition.
+        It is computed by a loop that has no iterations unless `really`. A conditional would be simpler, but
+        XLA would copy the tableau for it.
         """
 
         def next_active(carried: tuple[Any, Any, Tableau]) -> tuple[Any, Any, Tableau]:
@@ -325,7 +337,7 @@ class Swept(OfGates):
             return at
         now, then = self._gates(before), self._gates(after)
         index = jnp.asarray(self.elements[n].index)[site[0]]
-        # padding and coefficients with a gate that the move does not change stay as they are
+        # Sweeps leave out padding, and coefficients whose gates the move does not change.
         moves = jnp.asarray(self.elements[n].mask)[site[0]] & (now[index] != then[index])
         for j in range(index.shape[0]):
             k = index[j]
@@ -336,11 +348,13 @@ class Swept(OfGates):
         return self._made_anew(at, then, context, self._is_wrong(at, then, index, context))
 
     def _is_wrong(self, at: Tableau, gates, index, context: SweptContext):
-        """() bool, whether a tableau disagrees with the equations of some coefficients, `index` (m,).
+        """() bool, whether rounding has made a tableau disagree with the equations of coefficients `index`
+        (m,).
 
-        With A the matrix that is swept and b its column, the equations of an active coefficient are row k of
-        A_SS (A_SS^-1) = 1 and of A_SS t_S = b_S; the equations of an inactive coefficient are the definitions
-        of T_kk and t_k by T_kS and t_S. An inactive T_kk is never negative.
+        Let A and b be the matrix and the column before they are swept on the active coefficients S, and T and
+        t after it. The equations of an active coefficient k are row k of A_SS (A_SS^-1) = 1 and of A_SS t_S =
+        b_S. The equations of an inactive one are the definitions of T_kk and t_k by T_kS and t_S, and T_kk is
+        not negative.
         """
         active = (gates != 0) | ~jnp.asarray(self.gates.gated)
         diagonal, linear = prior_shares(jnp.where(self.gates.gated, gates, 0.0), context.prior)
@@ -354,7 +368,7 @@ class Swept(OfGates):
         of_mean = (of_mean - jnp.where(on, 0.0, at.column[index])) / jnp.sqrt(scale)
         of_variance = jnp.where(on, of_variance - 1, (row[:, index].diagonal() + of_variance - own) / scale)
         errors = jnp.abs(jnp.concatenate([of_mean, of_variance]))
-        return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # an error that is nan also counts as wrong
+        return negative.any() | ~(errors <= TABLEAU_ERROR).all()  # `<=` is false for an error that is nan
 
     def _own(self, at: Tableau, index) -> Tableau:
         return Tableau(at.matrix[index[:, :, None], index[:, None, :]], at.column[index])

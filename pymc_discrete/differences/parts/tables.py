@@ -1,7 +1,8 @@
 r"""Exact differences of elements of one or two sites, tabulated once per context.
 
-Where sites have finitely many values, the sum of such elements with site i at its k-th value is, up to terms
-without site i,
+Where sites have finitely many values, let :math:`U_i` be the sum of the elements that depend on site i alone,
+and :math:`P_{ij}` of those that depend on sites i and j, as tables over their values. The sum of all elements
+with site i at its k-th value is, up to what does not depend on site i,
 
 .. math:: C_{ik} = U_{ik} + \sum_{j \sim i} P_{ij}[k, x_j], \qquad d_{ik} = C_{ik} - C_{i x_i}
 """
@@ -62,7 +63,7 @@ class Side(NamedTuple):
     site_pairs : SiteElements
         The pairs that each site belongs to, for R sites with up to deg pairs each.
     pair : (R, deg) int
-        The indices of these pairs; padding is the number of all pairs, one more than the last index.
+        The index of each pair of each site; padding is the number of all pairs, one more than the last index.
     across : (R, deg) int
         The site at the other end of each pair.
     """
@@ -74,7 +75,7 @@ class Side(NamedTuple):
     across: np.ndarray
 
     def table_of(self, tables: "TablesOfSide", positions):
-        """The tables of the pairs of some sites.
+        """The tables of the pairs that some sites on this side belong to.
 
         Parameters
         ----------
@@ -115,8 +116,9 @@ def values_axis(positions) -> int:
 
 
 class Pair:
-    """The elements of a term that depend on a site of one finite variable and a site of another (or of the
-    same).
+    """The elements of a term that depend on two sites, each of a finite variable.
+
+    The two sites of every element belong to the same two variables, or to one.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ class Pair:
 
     @property
     def widths(self) -> tuple[int, int]:
-        """The numbers of values of the sites at either end."""
+        """The numbers of values, Ka and Kb, of the sites at either end of the pairs."""
         a, b = (self.space.variables[n].K for n in self.numbers)
         return a, b
 
@@ -185,15 +187,16 @@ class Pair:
         )
 
     def log_weights(self, side: Side, table, x, positions=None, without=None):
-        """(r, K) nats: the sum over a site's pairs of P[k, x across].
+        """(r, K) nats, for each value of a site, the sum of its pairs' tables at x of their other sites.
 
         Parameters
         ----------
         side : Side
-        table : the result of `Side.table_of` for these positions, or its `log_odds`
+            The side of the pairs that the sites are on.
+        table : the result of `Side.table_of` for `positions`, or the `log_odds` of this result
         x : (d,) int
         positions : (r,) int
-            Entries of `side.site_pairs`; None means all.
+            Entries of `side.site_pairs`, one for each site; None means all.
         without : (d,) bool
             Pairs whose other site is one of these are left out.
         """
@@ -213,7 +216,7 @@ class Pair:
 def entries_at(table, index, axis: int):
     """The elements of `table` at the positions `index` along one axis; `index` has all axes but this one."""
     length = table.shape[axis]
-    if length <= 8:  # a chain of selects vectorises, a gather does not
+    if length <= 8:  # for few values: selects one after another vectorise, and a gather does not
         slices = [jax.lax.index_in_dim(table, value, axis, keepdims=False) for value in range(length)]
         out = slices[0]
         for value in range(1, length):
@@ -234,7 +237,7 @@ class TablesContext(NamedTuple):
     joint : [(E, Ka, Kb) nats]
         For each `Pair` the tables of its `pairs`.
     by_site : [(TablesOfSide, TablesOfSide)]
-        For each `Pair` the same tables, arranged by the sites of its two sides.
+        For each `Pair` the tables of its `pairs`, arranged by the sites of its two sides.
     """
 
     unary: dict[int, Any]
@@ -250,7 +253,7 @@ class PairTable(NamedTuple):
     positions : (r,) int
         The entries of `side.site_pairs` that belong to the sites, -1 for none; None means all.
     table : array
-        The result of `Side.table_of` for these positions, or its `log_odds`.
+        The result of `Side.table_of` for `positions`, or the `log_odds` of this result.
     """
 
     pair: Pair
@@ -337,8 +340,8 @@ class Tables(Part):
     ):
         # No table joins two sites of one set (see `Plan`), so the changes of all sites of the set add up.
         (start, v), sites = self.space.blocks[n], moves.each
-        # If there are more moves than sites, the weights of each site are computed once, for all of its
-        # moves.
+        # If there are more moves than sites, the log weights of each site at all values are computed once,
+        # and read for each of its moves.
         many = len(sites) > v.size
         weights = self._log_weights(n, state.x, self.context_of(n, context, None if many else sites))
         row = (sites if many else np.arange(len(sites)))[:, None]
@@ -389,7 +392,8 @@ class Tables(Part):
             weights = self._log_weights(n, x, tables)
             if weights is None:
                 weights = jnp.zeros((v.size if rows is None else rows.shape[0], 1 if binary else v.K))
-            # the log odds are nan where both values are impossible; both then count as equally likely
+            # Where no value of a site is possible, all count as equally likely. The log odds of two
+            # impossible values are nan.
             if binary:
                 return jnp.where(jnp.isnan(weights), 0.0, weights)
             weights = jnp.where(jnp.isnan(weights), -jnp.inf, weights)
@@ -405,7 +409,7 @@ class Tables(Part):
     # ------------------------------------------------------------ the tables themselves
     @cached_property
     def _merged(self) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """`joined`, and the way in which the tables of all `Pair`s add up to one table for each joined pair.
+        """The pairs of sites that have a table, and how the tables of all `Pair`s add up to one for each.
 
         Returns
         -------
@@ -427,7 +431,7 @@ class Tables(Part):
         return self._merged[0]
 
     def joint(self, context: TablesContext):
-        """(E, K, K) nats, the tables of `joined`, padded with -inf to the largest K."""
+        """(E, K, K) nats, the table of each pair of sites in `joined`, padded with -inf to the largest K."""
         joined, merge, flipped = self._merged
         K, padded = max(max(p.widths) for p in self.pairs), []
         for table, flip in zip(context.joint, flipped, strict=True):
@@ -442,8 +446,8 @@ class Tables(Part):
 
     # ------------------------------------------------------------ cost
     def cost(self, share: float, values: list[int]) -> float:
-        # Operations counted for each element of a table: the tables of a few sites are fetched by index,
-        # which takes longer than vectorised code that reads the tables of all sites in order.
+        # The operations counted for each element of a table are more if only some sites are evaluated: their
+        # tables are fetched by index, which takes longer than to read the tables of all sites in order.
         each = 4.0 if share < 1 else 0.5
         return share * sum(
             each * side.pair.size * p.widths[0] * p.widths[1] for p in self.pairs for side in p.sides
