@@ -1224,7 +1224,8 @@ NOT_RUN = {
         "is no variable of the groups observed_data",
         "is no dimension of the posterior with coordinates",
     ),
-    "it is about files, processes, packages or the width of floats": (
+    "it is about files, processes, devices, packages or the width of floats": (
+        "devices share each chain, but no array",
         "which is not installed",
         "This worker was forked after JAX",
         "is in no folder that exists",

@@ -23,13 +23,11 @@ from pymc_discrete.kernels.random import key_of, key_of_words
 from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compiling import announced
-from pymc_discrete.runtime.devices import side_by_side
+from pymc_discrete.runtime.devices import CHAINS, Layout, side_by_side
 from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, jitted, lower, settings_now
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.programs_on_disk import under_name
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept, collection_paused
-
-CHAINS, EVERYWHERE = jax.sharding.PartitionSpec("chains"), jax.sharding.PartitionSpec()
 
 # words in messages for the compiled functions
 WORK = {
@@ -87,7 +85,7 @@ class Program:
     blocks : the blocks in the order in which they move
     points : how a chain packs its values
     outputs : the variables to record, such as the result of `recorded`
-    devices : the devices over which the chains are spread
+    devices : the devices over which the chains are spread, as in `Layout`
     counts : the counts of values that are kept besides
     ladder : the replicas of each chain of a tempered model; None if the model is not tempered
 
@@ -100,14 +98,14 @@ class Program:
         blocks: Sequence[Block],
         points: Points,
         outputs: Sequence[Variable],
-        devices: Sequence[jax.Device],
+        devices: Any,
         counts: CountsOfValues | None = None,
         ladder: Ladder | None = None,
     ):
         self.blocks, self.points, self.counts = tuple(blocks), points, counts or CountsOfValues()
         self.ladder = ladder
         self.statistics = {name: statistic for b in blocks for name, statistic in b.stats.items()}
-        self.mesh = jax.sharding.Mesh(np.asarray(devices), ("chains",))
+        self.layout = Layout(devices)
         self.outputs = outputs
         dtypes = {name: dtype for b in self.blocks for name, dtype in b.dtypes.items()}
         self.recorder, numbers = Recorder.of(model, [str(v.name) for v in self.outputs], points, dtypes)
@@ -120,12 +118,12 @@ class Program:
                 ladder.numbers if ladder else {},
             ]
         )
-        self.together = side_by_side(devices[0])
+        self.together = side_by_side(self.layout.devices[0, 0])
         # a key that is equal for programs that compute the same
         self.key = (
             self.recorder,
             tuple(b.key for b in self.blocks),
-            tuple(devices),
+            self.layout.key,
             self.together,
             settings_now(),
             self.counts.key,
@@ -142,9 +140,11 @@ class Program:
         """
         if self.together or jax.process_count() > 1:
             return None
-        recorder, blocks, devices, _, _, counts, ladder = self.key
+        recorder, blocks, *_, counts, ladder = self.key
         options = [[b.described(), b.options(), b.space, [*b.stats], list(b.numbers)] for b in self.blocks]
-        return lasting_name(recorder, blocks, options, len(devices), self.points.vectors, counts, ladder)
+        return lasting_name(
+            recorder, blocks, options, self.layout.devices.shape, self.points.vectors, counts, ladder
+        )
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
         """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
@@ -180,18 +180,10 @@ class Program:
             states.append(ChainState(packed, blocks, self.counts.start(), replicas))
         return jax.tree.map(lambda *a: np.stack(a), *states)
 
-    def placed(self, states: Any, spec: jax.sharding.PartitionSpec = CHAINS) -> Any:
-        """Arrays (chains, ...) on the devices; each process passes all chains and keeps its own part.
-
-        If the argument `spec` is EVERYWHERE, all devices get the same arrays.
-        """
-        sharding = jax.sharding.NamedSharding(self.mesh, spec)
-
-        def place(a):
-            a = np.asarray(a, jax.dtypes.canonicalize_dtype(a.dtype))
-            return jax.make_array_from_callback(a.shape, sharding, lambda index: a[index])
-
-        return jax.tree.map(place, states)
+    def divides_chains(self, point: dict[str, np.ndarray]) -> bool:
+        """Whether an array of the model is so long that several devices share it, see `Layout`."""
+        arrays = [*self.points.packed(point).values(), *self.numbers.values()]
+        return any(self.layout.shared_axis(np.shape(a)) is not None for a in arrays)
 
     @property
     def pooled(self) -> bool:
@@ -299,7 +291,7 @@ class Program:
             return jax.lax.fori_loop(0, count, record, (state, kept))
 
         states, (draws, stats) = self._over_chains(chain, identities, states, numbers)
-        return states, draws, stats
+        return self.layout.as_before(states), draws, stats
 
     def settle(self, identities: Identity, states: ChainState, numbers, t) -> tuple[ChainState]:
         """The states (chains, ...), in which chains that do not move are at points of higher probability."""
@@ -311,25 +303,36 @@ class Program:
                 point = block.settled(key_block, point, adapted)
             return state._replace(point={name: point[name] for name in state.point})
 
-        return (self._over_chains(chain, identities, states, numbers),)
+        return (self.layout.as_before(self._over_chains(chain, identities, states, numbers)),)
 
     def pool(self, states: ChainState, ends: bool) -> ChainState:
         """The states (chains, ...) with pooled parameters; `ends` says whether an adaptation window ends
         here.
         """
         pairs = zip(self.blocks, states.blocks, strict=True)
-        return states._replace(blocks=tuple(b.shared(state, ends) for b, state in pairs))
+        return self.layout.as_before(
+            states._replace(blocks=tuple(b.shared(state, ends) for b, state in pairs))
+        )
 
     def _over_chains(self, chain: Callable, identities: Identity, states: ChainState, numbers):
-        def on_one_device(identities, states, numbers):
+        shared = self.layout.shared
+
+        def of_chain(identity, state: ChainState, numbers):
+            return chain(identity, state._replace(point=shared(state.point)), numbers)
+
+        def on_one_group(identities, states, numbers):
+            numbers = shared(numbers)
             return (
-                jax.vmap(chain, (0, 0, None))(identities, states, numbers)
+                jax.vmap(of_chain, (0, 0, None))(identities, states, numbers)
                 if self.together
-                else jax.lax.map(lambda a: chain(*a, numbers), (identities, states))
+                else jax.lax.map(lambda a: of_chain(*a, numbers), (identities, states))
             )
 
-        specs = {"in_specs": (CHAINS, CHAINS, EVERYWHERE), "out_specs": CHAINS}
-        spread = jax.shard_map(on_one_device, mesh=self.mesh, check_vma=False, **specs)
+        spec = jax.sharding.PartitionSpec
+        specs = {"in_specs": (spec(CHAINS), spec(CHAINS), spec()), "out_specs": spec(CHAINS)}
+        spread = jax.shard_map(
+            on_one_group, mesh=self.layout.mesh, axis_names={CHAINS}, check_vma=False, **specs
+        )
         return spread(identities, states, numbers)
 
 
@@ -343,17 +346,13 @@ class Compiled:
     """
 
     def __init__(self, program: Program, name: str | None):
-        self._name, self._devices = name, [*program.mesh.devices.flat]
+        self._name, self._layout = name, program.layout
         self._blocks = "; ".join(b.named() for b in program.blocks)
-        spread = jax.sharding.NamedSharding(program.mesh, CHAINS)
         self._functions = {
             "run": jitted(under_name(program.run, name), static_argnames="size"),
             "settle": jitted(under_name(program.settle, name), SELDOM),
-            "pool": jitted(
-                under_name(program.pool, name), SELDOM, static_argnames="ends", out_shardings=spread
-            ),
+            "pool": jitted(under_name(program.pool, name), SELDOM, static_argnames="ends"),
         }
-        self._everywhere = jax.sharding.NamedSharding(program.mesh, EVERYWHERE)
         self._executables: dict[Any, Future[Callable]] = {}
         self._lock = threading.Lock()
 
@@ -379,12 +378,8 @@ class Compiled:
 
             def traced() -> Any:
                 with announced(what) as logged, collection_paused():
-                    # "pool" is not lowered by the function `lower`, which makes large constants arguments:
-                    # it has none, and has its own `out_shardings`
-                    if function == "pool":
-                        return self._functions[function].lower(*args, **static), [], logged
                     level = REPEATED if function == "run" else SELDOM
-                    return *lower(self._functions[function], level, args, static, self._everywhere), logged
+                    return *lower(self._functions[function], level, args, static, self._layout), logged
 
             now = None if on_disk else traced()
             future: Future[Callable] = Future()
@@ -393,7 +388,7 @@ class Compiled:
         def compile_it():
             try:
                 with model_settings():
-                    program = on_disk and programs_on_disk.load(name, on_disk, self._devices)
+                    program = on_disk and programs_on_disk.load(name, on_disk, [*self._layout.devices.flat])
                     found = bool(program)
                     if not found:
                         to_compile, arrays, logged = now or traced()

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pymc_discrete.engine.program import EVERYWHERE, ChainState, Identity, Program
+from pymc_discrete.engine.program import ChainState, Identity, Program
 from pymc_discrete.engine.storage import on_host
 from pymc_discrete.runtime.model_settings import model_settings
 
@@ -86,11 +86,12 @@ class RunningChains:
         if len(self._numbers) > 1:
             used = min(threads or 1, len(self._numbers))
             self._threads = [ThreadPoolExecutor(1, f"chains-{n}") for n in range(used)]
-        self._numbers_of_model = program.placed(program.numbers, EVERYWHERE)
+        layout = program.layout
+        self._numbers_of_model = layout.put(program.numbers, layout.of_data)
         self.shares = [
             Share(
-                program.placed(program.identities(seed, numbers)),
-                program.placed(part),
+                layout.put(program.identities(seed, numbers), layout.of_chains),
+                layout.put(part, layout.of_chains),
                 self._threads[n % len(self._threads)],
             )
             for n, (numbers, part) in enumerate(zip(self._numbers, self._split(states), strict=True))
@@ -159,8 +160,9 @@ class RunningChains:
     def pool(self, ends: bool) -> None:
         """Pool the step size and, where `ends` (an adaptation window ends), the mass matrix."""
         single = len(self.shares) == 1
-        whole = self.states if single else self.program.placed(self.states)
+        placed = lambda states: self.program.layout.put(states, self.program.layout.of_chains)
+        whole = self.states if single else placed(self.states)
         pooled = self.program.compiled("pool", whole, ends=ends)(whole)
-        parts = [pooled] if single else map(self.program.placed, self._split(pooled))
+        parts = [pooled] if single else map(placed, self._split(pooled))
         for share, part in zip(self.shares, parts, strict=True):
             share.state = part

@@ -101,7 +101,7 @@ class Population:
 
     def pool(self, states: ChainState, ends: bool) -> ChainState:
         """The states (n, ...) with pooled adapted parameters, see `Program.pool`."""
-        placed = self.program.placed(states)
+        placed = self.program.layout.put(states, self.program.layout.of_chains)
         return jax.tree.map(on_host, self.program.compiled("pool", placed, ends=ends)(placed))
 
     def _compiled_for(self, share: Share, args: tuple[Any, ...]) -> Callable:

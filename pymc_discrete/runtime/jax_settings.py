@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from pymc_discrete.runtime.compile_cache import use_disk_cache
+from pymc_discrete.runtime.devices import Layout
 
 JAX_DEFAULTS = {
     "numpy_dtype_promotion": "standard",
@@ -110,7 +111,7 @@ def lower(
     level: int,
     args: tuple[Any, ...],
     static: Mapping[str, Any] = MappingProxyType({}),
-    sharding: jax.sharding.Sharding | None = None,
+    layout: Layout | None = None,
 ) -> tuple[jax.stages.Lowered, list[jax.Array]]:
     """The program of a function for arguments of the given shapes, before it is compiled, and its large
     constant arrays.
@@ -123,7 +124,7 @@ def lower(
     ----------
     function : the result of `jitted` with this `level`
     static : the arguments that are fixed when the function is compiled
-    sharding : where the arrays are put; by default on the device that JAX uses
+    layout : where the arrays are put; by default on the device that JAX uses
     """
     traced = function.trace(*args, **static)
     jaxpr, out = traced.jaxpr, jax.tree.structure(traced.out_info)
@@ -140,10 +141,11 @@ def lower(
             key = array.dtype.str, array.shape, hashlib.blake2b(array.reshape(-1).view(np.uint8)).digest()
             place[n] = number.setdefault(key, len(number))
             if len(number) > len(arrays):
-                arrays.append(jax.device_put(array, sharding))
+                arrays.append(layout.put(array, layout.of_data) if layout else jax.device_put(array))
 
     def with_arrays(arrays: list[Any], *args: Any) -> Any:
-        read = [arrays[place[n]] if n in place else a for n, a in enumerate(jaxpr.consts)]
+        parts = layout.shared(arrays) if layout else arrays
+        read = [parts[place[n]] if n in place else a for n, a in enumerate(jaxpr.consts)]
         return jax.tree.unflatten(out, jax.core.eval_jaxpr(jaxpr, read, *jax.tree.leaves(args)))
 
     return jitted(with_arrays, level).lower(arrays, *args), arrays

@@ -32,7 +32,7 @@ from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.support import partitions_of
 from pymc_discrete.model.without_jax import all_in_jax
 from pymc_discrete.runtime.checks import check_entries
-from pymc_discrete.runtime.devices import spread_over
+from pymc_discrete.runtime.devices import FEWEST_SHARED, spread_over
 from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.progress import Progress
 from pymc_discrete.runtime.seeds import seed_of
@@ -54,6 +54,13 @@ from pymc_discrete.tempering.options import replicas_of
 from pymc_discrete.version import __version__
 
 _log = logging.getLogger("pymc.discrete")
+
+# the warning where several devices share each chain and nothing can be divided between them
+UNDIVIDED = (
+    f"{{}} devices share each chain, but no array of the model has the {FEWEST_SHARED:,} elements that "
+    "they would divide between them: each computes all of the chain. One device for each chain takes no "
+    "longer: devices=jax.devices()[:chains]."
+)
 
 
 @watched("Preparing the model")
@@ -136,8 +143,10 @@ def sample(
         Words that `pm.sample` takes, such as "split", show the one bar that there is.
     devices : list of jax.Device, optional
         The devices that the chains are spread over; by default as many of `jax.devices()` as divide the
-        chains evenly, and of all processes if `jax.distributed` was initialised. If a CPU is the only device,
-        one thread per core shares the chains; a device that is given here is used by one thread.
+        chains evenly, and of all processes if `jax.distributed` was initialised. If more devices are given
+        than there are chains, all of them share each chain: each computes some of the rows of the data and of
+        the unknowns. If a CPU is the only device, one thread per core shares the chains; a device that is
+        given here is used by one thread.
     dtype : {"float64", "float32"}
         Type of the floats; with "float32" integers have 32 bits. Acceptance is then computed from sums of
         changes, because the rounding of a log density of a million nats would affect it.
@@ -262,6 +271,8 @@ def sample(
         shown = bool(progressbar) and jax.process_index() == 0
         with Progress(tune + draws, chains, shown) as bar:
             program = Program(model, blocks, planned.packing, outputs, used, counted, planned.ladder)
+            if used.shape[1] > 1 and not program.divides_chains(planned.point):
+                _log.warning(UNDIVIDED.format(used.shape[1]))
             if not program.begun("run"):
                 # This starts the compilation of the program in a background thread, while starting points are
                 # checked. Closing these chains does not stop the compilation.

@@ -30,7 +30,10 @@ def test_a_draw_begins_with_the_gradient_at_the_end_of_the_one_before(dtype):
         (block,) = blocks
         assert block.knows_point
         program = Program(model, blocks, packing, recorded(model, None), jax.devices()[:1])
-        states, chains = program.placed(program.start([point])), program.identities(1, np.arange(1))
+        states, chains = (
+            program.layout.put(program.start([point]), program.layout.of_chains),
+            program.identities(1, np.arange(1)),
+        )
         states, *_ = jax.jit(lambda s: program.run(chains, s, program.numbers, 0, 6, 1, size=6))(states)
         there = {name: np.asarray(a)[0] for name, a in states.point.items()} | {
             STRETCH_VARIABLE: np.zeros(0, int)

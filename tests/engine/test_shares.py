@@ -11,6 +11,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.engine.program import Program
 from pymc_discrete.engine.shares import Share, chains_of_shares
+from pymc_discrete.runtime.devices import Layout
 from tests.models import labels_and_count, spin_chain
 from tests.tools.processes import output_of, run_python, start_python
 from tests.tools.running import QUIET, assert_same_draws, draws_of, sample_in_chunks, stop_after
@@ -57,6 +58,63 @@ def test_eight_devices_and_any_number_of_chains(tmp_path):
     one = drawn(tmp_path, "one")
     same(one, drawn(tmp_path, "many"), slice(8))
     same(drawn(tmp_path, "alone"), one, slice(1))
+
+
+LONG = """
+import jax, logging, numpy as np, pymc as pm, sys
+import pymc_discrete as pmd
+from tests.tools.running import QUIET
+
+logging.getLogger("pymc.discrete").addHandler(logging.StreamHandler(sys.stdout))
+y = np.random.default_rng(1).normal(np.repeat([-2.0, 2.0], [3000, 1103]))
+with pm.Model() as uneven:  # 4,103 labels, which four devices cannot divide evenly
+    mu = pm.Normal("mu", 0, 5, initval=1.5)
+    z = pm.Bernoulli("z", 0.3, shape=len(y))
+    pm.Normal("y", mu * (2 * z - 1), 1, observed=y)
+with pm.Model() as lattice:
+    x = pm.Bernoulli("x", 0.5, shape=(64, 64))
+    pm.Potential("pairs", 0.8 * (pm.math.eq(x[1:], x[:-1]).sum() + pm.math.eq(x[:, 1:], x[:, :-1]).sum()))
+with pm.Model() as short:
+    pm.Bernoulli("b", 0.4, shape=9)
+for model, n, step in ((uneven, 1, None), (lattice, 2, pmd.BlockGibbs), (short, 1, None)):
+    with model:
+        step = step and step()
+        one, four = (
+            pmd.sample(5, tune=5, random_seed=5, chains=n, step=step, devices=jax.devices()[:d], **QUIET)
+            for d in (1, 4)
+        )
+    one, four = one["posterior"], four["posterior"]
+    for name in one:
+        np.testing.assert_allclose(four[name], one[name], rtol=1e-9)
+    print(len(np.unique(one[name])) > 1)
+"""
+
+
+@pytest.mark.slow
+def test_several_devices_share_a_chain():
+    """To rounding, since the sums over rows are added up in another order."""
+    said = run_python(LONG, XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    assert said.count("True") == 3
+    assert said.count("4 devices share each chain, but no array of the model has the 4,096 elements") == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "of_data", "of_chains"),
+    [
+        ((), (), ("chains",)),
+        ((4095,), (None,), ("chains", None)),
+        ((4096,), ("rows",), ("chains", "rows")),
+        ((4097,), (None,), ("chains", None)),  # four devices cannot have equal parts
+        ((3, 2000), (None, "rows"), ("chains", None, "rows")),
+        ((64, 64), ("rows", None), ("chains", "rows", None)),
+    ],
+)
+def test_layout_of_arrays(shape, of_data, of_chains):
+    layout = Layout.__new__(Layout)  # of four devices that share each chain, without the devices
+    layout.devices = np.empty((1, 4), object)
+    layout.mesh = jax.sharding.AbstractMesh((1, 4), ("chains", "rows"))
+    assert tuple(layout.of_data(shape).spec) == of_data
+    assert tuple(layout.of_chains((2, *shape)).spec) == of_chains
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ def test_no_64_bits_in_the_program():
             DiscreteBlock(s, 10, Points([])) for s in (pmd.BlockGibbs(["z", "w"]), pmd.DiscreteLangevin("n"))
         ]
         program = Program(model, blocks, Points([]), recorded(model, None), jax.devices()[:1])
-        states = program.placed(program.start([point]))
+        states = program.layout.put(program.start([point]), program.layout.of_chains)
         chains = program.identities(1, np.arange(1))
         run = lambda s: program.run(chains, s, program.numbers, 0, 2, 1, size=2)
         jaxpr = str(jax.make_jaxpr(run)(states))
