@@ -23,7 +23,7 @@ from pymc_discrete.integrals.families import MULTIVARIATE_NORMAL_PRIOR
 from pymc_discrete.integrals.log_gamma import log_gamma_draws
 from pymc_discrete.model.described import DescribedModel
 from tests.tools.interpreted import interpreted
-from tests.tools.running import QUIET
+from tests.tools.running import QUIET, walk
 from tests.tools.statistics import LARGEST_Z, zs_of_proportions
 
 pytestmark = pytest.mark.shares_programs
@@ -532,6 +532,16 @@ def test_draws_have_the_posterior(walks):
     spread = (p.sum(0) * np.exp(logs)).sum()
     error = float(az.mcse(posterior["spread"].values, method="mean"))
     assert abs(float(posterior["spread"].mean()) - spread) / error < LARGEST_Z
+
+
+def test_a_step_returns_parameters_with_the_labels_given_which_they_are_drawn():
+    """Draw by draw, as beside other steps of `pm.sample`; its log density is PyMC's at what it returns."""
+    model = of_pair("gamma poisson with exposures")
+    step, logp = pmd.BlockGibbs(["z"], integrate="auto", model=model), model.compile_logp(mode="FAST_COMPILE")
+    draws = walk(step, model.initial_point())
+    for point, stats in draws:
+        assert stats["model_logp"] == pytest.approx(float(logp(point)), abs=2e-6)
+    assert len({point["phi_log__"].tobytes() for point, _ in draws}) == len(draws)
 
 
 # ---------------------------------------------------------------- what is not conjugate
