@@ -535,13 +535,13 @@ def test_draws_have_the_posterior(walks):
 
 
 def test_a_step_returns_parameters_with_the_labels_given_which_they_are_drawn():
-    """Draw by draw, as beside other steps of `pm.sample`; its log density is PyMC's at what it returns."""
-    model = of_pair("gamma poisson with exposures")
+    """Beside another variable, which another step of `pm.sample` would move; the log density is PyMC's."""
+    model = means_of_unknown_spread()
     step, logp = pmd.BlockGibbs(["z"], integrate="auto", model=model), model.compile_logp(mode="FAST_COMPILE")
     draws = walk(step, model.initial_point())
     for point, stats in draws:
         assert stats["model_logp"] == pytest.approx(float(logp(point)), abs=2e-6)
-    assert len({point["phi_log__"].tobytes() for point, _ in draws}) == len(draws)
+    assert len({point["phi"].tobytes() for point, _ in draws}) == len(draws)
 
 
 # ---------------------------------------------------------------- what is not conjugate

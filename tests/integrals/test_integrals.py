@@ -149,8 +149,9 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_reads_rows_in_turn_leaves_the_target_as_it_is():
-    _, _, target, _, _ = prepared("gated")
+@pytest.mark.parametrize("build", ["gated", "labels"])
+def test_a_kernel_that_reads_rows_in_turn_leaves_the_target_as_it_is(build):
+    _, _, target, _, _ = prepared(build)
     ranges = [range(a, b + 1) for a, b in zip(target.space.lower, target.space.upper, strict=True)]
     check_kernel(enumerate_target(target, ranges), *KERNELS["block gibbs"])
 
