@@ -119,7 +119,7 @@ def bounded():
     return model
 
 
-def share_of_many_survivors(chains=1000):
+def share_of_many_survivors(chains=400):
     """Of chains that begin with none, that survivors are more than the window of a total, and its error."""
     starts = {name: np.zeros((chains, 2), int) for name in ("N", "alive", "new", "later")}
     after, _ = after_transitions(bounded(), {"lam_log__": np.zeros(chains), **starts}, transitions=40)
@@ -166,7 +166,7 @@ def test_windows_that_are_wrong_are_noticed(monkeypatch):
     without_stretches(monkeypatch)
     right = SumsInWindows._summed
     monkeypatch.setattr(SumsInWindows, "_summed", lambda self, x: right(self, x) | True)
-    assert smallest_p_value() < 1e-6
+    assert smallest_p_value(2500) < 1e-6
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_totals_that_are_wrong_are_noticed(monkeypatch):
     in_windows(monkeypatch)
     without_stretches(monkeypatch)
     monkeypatch.setattr(Space, "values_at", lambda self, x, xp=np: x)
-    assert smallest_p_value() < 1e-6
+    assert smallest_p_value(2500) < 1e-6
 
 
 def test_a_draw_has_the_log_density_that_is_recorded(monkeypatch):

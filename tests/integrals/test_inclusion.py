@@ -77,7 +77,7 @@ def zs(posterior, truth):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False], ids=["pmd.sample", "pm.sample"])
-def test_inclusion_probabilities_are_the_enumerated_ones(native):
+def test_inclusion_probabilities_are_the_enumerated_ones(native, walks):
     """And not those that a prior without its normaliser would have."""
     posterior = drawn(native, 2000)
     assert np.abs(zs(posterior, enumerated())).max() < LARGEST_Z

@@ -79,13 +79,15 @@ def test_the_log_density_is_the_integral_and_differences_are_alive(name):
     x = states[r.integers(len(states))]
     values, inside = target.space.neighbours(x)
     d = np.asarray(target.differences(x))
-    moves = [(i, k) for i, k in np.argwhere(inside)]
+    changed = inside & (values != x[:, None])
+    assert (d[inside & ~changed] == 0).all()
+    moves = [(i, k) for i, k in np.argwhere(changed)]
     there = np.array([np.where(np.arange(len(x)) == i, values[i, k], x) for i, k in moves])
     want = exact(model, coefficients, target, point, np.vstack([x, there]))
     got = np.array([float(target.logdensity(y)) for y in [x, *there]])
     assert np.ptp(got - want) < 1e-9  # up to the terms that do not depend on the sites
     np.testing.assert_allclose([d[i, k] for i, k in moves], want[1:] - want[0], atol=1e-9)
-    assert np.abs(d[inside & (values != x[:, None])]).min() > 1e-6
+    assert np.abs(d[changed]).min() > 1e-6
 
 
 @pytest.mark.slow
@@ -147,15 +149,11 @@ def test_a_tableau_with_rounding_errors_is_made_anew(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "build"),
-    [("block gibbs", "gated"), ("path auxiliary, recomputed", "gated"), ("block gibbs", "labels")],
-)
-def test_kernels_leave_the_target_as_it_is(name, build):
-    """One reads rows of differences in turn, the other all of them at every state of a path."""
+@pytest.mark.parametrize("build", ["gated", "labels"])
+def test_a_kernel_that_reads_rows_in_turn_leaves_the_target_as_it_is(build):
     _, _, target, _, _ = prepared(build)
     ranges = [range(a, b + 1) for a, b in zip(target.space.lower, target.space.upper, strict=True)]
-    check_kernel(enumerate_target(target, ranges), *KERNELS[name])
+    check_kernel(enumerate_target(target, ranges), *KERNELS["block gibbs"])
 
 
 # ---------------------------------------------------------------- draws
@@ -189,7 +187,7 @@ def test_draws_are_those_of_the_exact_posterior():
     with model:
         step = pmd.BlockGibbs(["g"], integrate="auto")
         assert [v.name for v in step.vars] == ["g", "a", "b"]
-        tree = pm.sample(2000, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET, **FAST)
+        tree = pm.sample(800, tune=20, chains=2, cores=1, step=step, random_seed=1, **QUIET, **FAST)
     posterior = {k: v.values for k, v in tree["posterior"].items()}
     states, p, mean, sd = exact_posterior()
     assert np.abs(zs_of_proportions(posterior["g"], states, p)).max() < LARGEST_Z
