@@ -78,8 +78,8 @@ def test_a_second_call_compiles_nothing(compilations):
     assert not compilations
 
 
-# Runs that differ from `sampled(a_model())`, or, where NUTS is not asked, from one without `mu`. That programs
-# of other supports, steps and options have keys of their own is tested in tests/runtime/test_programs_on_disk.py.
+# Runs that differ from `sampled(a_model())`, or, where NUTS is not asked, from one without `mu`. Other
+# supports, steps and options have other keys: this is tested in tests/runtime/test_programs_on_disk.py.
 AGAIN = {
     "numbers and data": lambda: sampled(
         a_model(y=Y + 1, initval=[3.0, -3.0], prior=(0.6,) * 6, sd=3.0),
