@@ -213,6 +213,12 @@ def test_draws_are_those_without_dims(write, way):
             assert all([*found[dim].values] == [*named.coords[dim]] for dim in axes)
 
 
+@pytest.mark.slow
+def test_a_step_that_sums_out():
+    """In pm.sample, where it is the only step."""
+    equal_draws(lambda m: sample_with_pymc(m, lambda: pmd.CollapsedNUTS()), mixture())
+
+
 def test_steps_have_the_variables_that_pymc_knows():
     named, plain = hidden_states()
     assert pmd.AutoStep.competence(named["x"], False) == pmd.AutoStep.competence(plain["x"], False)
