@@ -51,11 +51,11 @@ def test_versions_that_no_digest_has_are_in_the_names_of_programs():
 
 @pytest.mark.slow
 def test_a_second_process_draws_the_same_and_compiles_nothing(tmp_path):
-    """The chains call LAPACK."""
+    """The chains call LAPACK, and hashes of strings are others in the second process."""
     environment = {SETTING: str(tmp_path), "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jax")}
-    draws, made = output_of(start_python(DRAWS, **environment)).split()
+    draws, made = output_of(start_python(DRAWS, **environment, PYTHONHASHSEED="0")).split()
     assert int(made) >= 2
-    assert output_of(start_python(DRAWS, **environment)).split() == [draws, "0"]
+    assert output_of(start_python(DRAWS, **environment, PYTHONHASHSEED="1")).split() == [draws, "0"]
     assert not [file for file in tmp_path.rglob("tmp*") if file.is_file()]
 
 
@@ -232,33 +232,34 @@ def test_settings_of_jax_that_look_at_every_number_are_heeded(kept):
 
 
 # ---------------------------------------------------------------- names
-class Name(Exception):
-    """The name of a run's program."""
+class Found(Exception):
+    """The name of a run's program on disk, and its key in memory."""
 
 
 @pytest.fixture
-def name_of(monkeypatch, tmp_path):
-    """A function that gives the name of the program of a run, which it does not compile."""
+def found_of(monkeypatch, tmp_path):
+    """A function that gives the name and the key of the program of a run, which it does not compile."""
     monkeypatch.setenv(SETTING, str(tmp_path))
 
     def begin(program, *_, **__):
-        raise Name(program.lasting_name())
+        raise Found(program.lasting_name(), program.key)
 
     monkeypatch.setattr(Program, "begin", begin)
 
     def of(model, **options):
-        with pytest.raises(Name) as raised:
+        with pytest.raises(Found) as raised:
             pmd.sample(20, tune=30, chains=2, random_seed=1, model=model, **options, **QUIET)
-        return raised.value.args[0]
+        return raised.value.args
 
     return of
 
 
+@pytest.fixture
+def name_of(found_of):
+    return lambda model, **options: found_of(model, **options)[0]
+
+
 Y = np.array([1.0, 2.5, 0.5, 3.0])
-
-
-def squared(value):
-    return value**2
 
 
 def stays(key, point, state):
@@ -300,56 +301,67 @@ def counted(mean):
 
 
 SAME = {
-    "as it is": lambda name: name(a_model()),
-    "data": lambda name: name(a_model(y=Y + 0.25)),
-    "parameters of a prior": lambda name: name(a_model(mean=0.7)),
-    "scale": lambda name: name(a_model(sd=3.0)),
-    "start": lambda name: name(a_model(start=1.5)),
-    "acceptance": lambda name: name(a_model(), target_accept=0.9),
+    "as it is": lambda found: found(a_model()),
+    "data": lambda found: found(a_model(y=Y + 0.25)),
+    "parameters of a prior": lambda found: found(a_model(mean=0.7)),
+    "scale": lambda found: found(a_model(sd=3.0)),
+    "start": lambda found: found(a_model(start=1.5)),
+    "acceptance": lambda found: found(a_model(), target_accept=0.9),
 }
 OTHERS = {
-    "graph": lambda name: name(a_model(effect=lambda b, z, k: b * z - k)),
-    "function": lambda name: name(a_model(function=pt.exp)),
-    "continuous unknowns alone": lambda name: name(continuous(pt.exp)),
-    "of which another function is read": lambda name: name(continuous(pt.sin)),
-    "discrete unknowns alone": lambda name: name(discrete(pt.exp)),
-    "of which a term is another": lambda name: name(discrete(pt.sin)),
-    "short stretches of a sum": lambda name: name(counted(5.0), collapse=["N"]),
-    "long stretches of a sum": lambda name: name(counted(500.0), collapse=["N"]),
-    "shape of data": lambda name: name(a_model(y=np.stack([Y, Y]))),
-    "number in place of several": lambda name: name(a_model(p=np.array([0.3, 0.3, 0.3, 0.4]))),
-    "support": lambda name: name(a_model(upper=5)),
-    "name of what is recorded": lambda name: name(a_model(other="double")),
-    "what is recorded": lambda name: name(a_model(by=3)),
-    "what is left out": lambda name: name(a_model(), var_names=["b"]),
-    "step": lambda name: name(m := a_model(), step=pmd.GibbsWithGradients(model=m)),
-    "option of a step": lambda name: name(m := a_model(), step=pmd.GibbsWithGradients(model=m, n_flips=2)),
-    "transitions": lambda name: name(m := a_model(), step=pmd.GibbsWithGradients(model=m, transitions=3)),
-    "division": lambda name: name(m := a_model(), step=[pmd.BlockGibbs([v], model=m) for v in "zk"]),
-    "order of steps": lambda name: name(m := a_model(), step=[pmd.BlockGibbs([v], model=m) for v in "kz"]),
-    "sum": lambda name: name(a_model(), collapse=["k"]),
-    "tree depth": lambda name: name(a_model(), nuts={"max_treedepth": 5}),
-    "mass matrix": lambda name: name(a_model(), nuts={"dense": True}),
-    "pooled": lambda name: name(a_model(), nuts={"pooled": True}),
-    "width": lambda name: name(a_model(), dtype="float32"),
-    "precision": lambda name: with_precision(name),
+    "graph": lambda found: found(a_model(effect=lambda b, z, k: b * z - k)),
+    "function": lambda found: found(a_model(function=pt.exp)),
+    "continuous unknowns alone": lambda found: found(continuous(pt.exp)),
+    "of which another function is read": lambda found: found(continuous(pt.sin)),
+    "discrete unknowns alone": lambda found: found(discrete(pt.exp)),
+    "of which a term is another": lambda found: found(discrete(pt.sin)),
+    "short stretches of a sum": lambda found: found(counted(5.0), collapse=["N"]),
+    "long stretches of a sum": lambda found: found(counted(500.0), collapse=["N"]),
+    "shape of data": lambda found: found(a_model(y=np.stack([Y, Y]))),
+    "number in place of several": lambda found: found(a_model(p=np.array([0.3, 0.3, 0.3, 0.4]))),
+    "support": lambda found: found(a_model(upper=5)),
+    "name of what is recorded": lambda found: found(a_model(other="double")),
+    "what is recorded": lambda found: found(a_model(by=3)),
+    "what is left out": lambda found: found(a_model(), var_names=["b"]),
+    "step": lambda found: found(m := a_model(), step=pmd.GibbsWithGradients(model=m)),
+    "option of a step": lambda found: found(m := a_model(), step=pmd.GibbsWithGradients(model=m, n_flips=2)),
+    "step of continuous unknowns": lambda found: found(
+        m := a_model(), step=pmd.ReparameterizedSlice("b", model=m)
+    ),
+    "support of a step": lambda found: found(
+        m := counted(5.0), step=pmd.BlockGibbs(support={"N": (0, 40)}, model=m)
+    ),
+    "another support of a step": lambda found: found(
+        m := counted(5.0), step=pmd.BlockGibbs(support={"N": (0, 30)}, model=m)
+    ),
+    "transitions": lambda found: found(m := a_model(), step=pmd.GibbsWithGradients(model=m, transitions=3)),
+    "division": lambda found: found(m := a_model(), step=[pmd.BlockGibbs([v], model=m) for v in "zk"]),
+    "order of steps": lambda found: found(m := a_model(), step=[pmd.BlockGibbs([v], model=m) for v in "kz"]),
+    "sum": lambda found: found(a_model(), collapse=["k"]),
+    "tree depth": lambda found: found(a_model(), nuts={"max_treedepth": 5}),
+    "mass matrix": lambda found: found(a_model(), nuts={"dense": True}),
+    "pooled": lambda found: found(a_model(), nuts={"pooled": True}),
+    "width": lambda found: found(a_model(), dtype="float32"),
+    "precision": lambda found: with_precision(found),
 }
 
 
-def with_precision(name):
+def with_precision(found):
     with jax.default_matmul_precision("float32"):
-        return name(a_model())
+        return found(a_model())
 
 
-def test_models_that_share_a_program_have_one_name_and_no_others(name_of):
-    """Any other change of a model or an option makes another name."""
-    shared = {what: of(name_of) for what, of in SAME.items()}
-    assert None not in shared.values()
-    assert len(set(shared.values())) == 1, shared
-    names = {"as it is": shared["as it is"]} | {what: of(name_of) for what, of in OTHERS.items()}
-    assert None not in names.values()
-    same = [(a, b) for a in names for b in names if a < b and names[a] == names[b]]
-    assert not same
+def test_models_that_share_a_program_have_one_name_and_no_others(found_of):
+    """And one key in memory. Any other change of a model or an option makes another name and another key."""
+    shared, others = ({what: of(found_of) for what, of in cases.items()} for cases in (SAME, OTHERS))
+    for names in ({what: found[n] for what, found in shared.items()} for n in range(2)):
+        assert None not in names.values()
+        assert len(set(names.values())) == 1, names
+    for n in range(2):
+        names = {what: found[n] for what, found in (("as it is", shared["as it is"]), *others.items())}
+        assert None not in names.values()
+        same = [(a, b) for a in names for b in names if a < b and names[a] == names[b]]
+        assert not same
 
 
 class Logged:
@@ -377,30 +389,15 @@ def test_what_is_of_a_library_of_no_known_version_has_no_name(name_of, monkeypat
     assert not of_known_version(stays)
 
 
-@pytest.mark.slow
-def test_names_are_those_of_other_processes_and_not_those_of_other_versions(name_of, monkeypatch, tmp_path):
-    here = name_of(a_model(function=squared), step=None)
-    code = """
-from tests.runtime.test_programs_on_disk import *
-def name_of(model):
-    def begin(program, *_, **__):
-        raise Name(program.lasting_name())
-    Program.begin = begin
-    try:
-        pmd.sample(20, tune=30, chains=2, random_seed=1, model=model, **QUIET)
-    except Name as name:
-        return name.args[0]
-print(name_of(a_model(function=squared)))
-"""
-    given = {
-        SETTING: str(tmp_path),
-        "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0",
-    }
-    assert output_of(start_python(code, **given)).split() == [here]
-    flags = os.environ.get("XLA_FLAGS", "")
-    other = {SETTING: str(tmp_path), "XLA_FLAGS": f"{flags} --xla_cpu_enable_fast_math=false"}
-    (found,) = output_of(start_python(code, **other)).split()
-    assert re.fullmatch("[0-9a-f]{32}", found)
+def test_names_are_those_of_one_version_and_of_one_setting_of_xla(name_of, monkeypatch):
+    model, environment = a_model(), programs_on_disk.environment
+    here = name_of(model)
+    assert re.fullmatch("[0-9a-f]{32}", here)
+    with monkeypatch.context() as patch:
+        patch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_fast_math=false")
+        patch.setattr(programs_on_disk, "environment", environment.__wrapped__)
+        assert re.fullmatch("[0-9a-f]{32}", found := name_of(model))
     assert found != here
+    assert name_of(model) == here
     monkeypatch.setattr(programs_on_disk, "environment", lambda: ("another version",))
-    assert name_of(a_model(function=squared)) != here
+    assert name_of(model) not in (here, found)

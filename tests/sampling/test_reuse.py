@@ -78,26 +78,18 @@ def test_a_second_call_compiles_nothing(compilations):
     assert not compilations
 
 
-# runs that differ from `sampled(a_model())`, or, where NUTS is not asked, from one without `mu`
+# Runs that differ from `sampled(a_model())`, or, where NUTS is not asked, from one without `mu`. Other
+# supports, steps and options have other keys: this is tested in tests/runtime/test_programs_on_disk.py.
 AGAIN = {
     "numbers and data": lambda: sampled(
         a_model(y=Y + 1, initval=[3.0, -3.0], prior=(0.6,) * 6, sd=3.0),
         draws=33,
-        chains=3,
         random_seed=5,
         target_accept=0.95,
     ),
     "tuning": lambda: sampled(a_model(), tune=31, nuts={"dense": True}, discard_tuned_samples=False),
     "float32": lambda: sampled(a_model(discrete=True), dtype="float32", var_names=["n"]),
-    "options": lambda: of_labels(pmd.GibbsWithGradients, ["z", "n"], n_flips=2),
-    "support": lambda: of_labels(pmd.BlockGibbs, "n", support={"n": (0, 40)}),
-    "slice": lambda: sampled(model := a_model(), step=pmd.ReparameterizedSlice("mu", model=model)),
 }
-
-
-def of_labels(step, names, **options):
-    model = a_model(discrete=True)
-    return sampled(model, step=step(names, model=model, **options))
 
 
 @pytest.mark.slow
@@ -110,7 +102,6 @@ def test_what_was_kept_does_not_change_the_draws():
     forget()
     sampled(a_model())
     sampled(a_model(discrete=True))
-    of_labels(pmd.GibbsWithGradients, ["z", "n"])
     for name, run in AGAIN.items():
         assert_same_draws(alone[name], run())
 
@@ -233,7 +224,7 @@ def counts(seed=0, sd=1.3):
 
 
 @pytest.mark.slow
-def test_counts_that_are_summed_out(compilations):
+def test_counts_that_are_summed_out(compilations, walks):
     model = counts()
     draws = sampled(model, collapse=True)
     other = {"seed": 2, "sd": 0.7}

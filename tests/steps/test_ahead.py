@@ -64,7 +64,7 @@ def furthest(model, steps, draws, tune):
 @pytest.mark.parametrize(
     ("step", "tune"), [(pmd.AutoStep, 0), (pmd.GibbsWithGradients, 300)], ids=["without tuning", "tuned"]
 )
-def test_beside_a_step_that_moves_the_same(step, tune):
+def test_beside_a_step_that_moves_the_same(step, tune, walks):
     """From the first draw on after tuning, or left to the other step while the chain tunes."""
     model = regimes()
     assert furthest(model, lambda: [step(), ExactMean([model["mu"]])], 1500, tune) < 4.5

@@ -10,6 +10,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.sampling.division import steps_of
 from pymc_discrete.steps import for_nuts
+from tests.tools.processes import forkserver
 from tests.tools.running import draws_of, sample_with_pymc, walk
 
 pytestmark = [pytest.mark.shares_programs, pytest.mark.usefixtures("only_walks")]
@@ -206,7 +207,7 @@ def test_the_bar_of_several_steps():
 def test_workers_draw_what_one_process_draws():
     model = model_of(population_and_labels)
     one = sample_with_pymc(model, pmd.AutoStep, 5, 5)
-    two = sample_with_pymc(model, pmd.AutoStep, 5, 5, cores=2, mp_ctx="spawn")
+    two = sample_with_pymc(model, pmd.AutoStep, 5, 5, cores=2, mp_ctx=forkserver())
     for name, value in draws_of(one).items():
         np.testing.assert_array_equal(value, draws_of(two)[name], err_msg=name)
 
@@ -250,7 +251,7 @@ def test_what_another_step_moves_is_left_to_it_and_the_posterior_is_exact(caplog
 
     caplog.set_level("INFO", "pymc.discrete")
     steps = lambda: [pmd.AutoStep(), pm.Slice([pm.modelcontext(None)["p"]])]
-    draws = draws_of(sample_with_pymc(model_of(build), steps, 1200, 400))
+    draws = draws_of(sample_with_pymc(model_of(build), steps, 600, 200))
     assert set(draws) == {"p", "N", "mu"}
     assert sum("leaves 'p' to another step" in r.getMessage() for r in caplog.records) == 1
     sizes, exact = np.arange(4, 34), exact_population()

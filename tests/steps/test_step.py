@@ -3,7 +3,6 @@
 import pickle
 import re
 from collections import OrderedDict
-from multiprocessing import get_context
 
 import cloudpickle
 import numpy as np
@@ -16,6 +15,7 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import CompoundStep
 
 import pymc_discrete as pmd
+from tests.tools.processes import forkserver
 from tests.tools.running import (
     FAST,
     draws_of,
@@ -338,12 +338,6 @@ def test_cloudpickle(small):
     assert all(v in copy.model.value_vars for v in copy.vars)
     assert equal_walks(walk(step, point), walk(copy, point))
     assert copy.sampling_state == step.sampling_state
-
-
-def forkserver():
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["pymc_discrete.steps.auto"])  # one import for all workers
-    return context
 
 
 @pytest.mark.slow

@@ -3,9 +3,17 @@
 import os
 import subprocess
 import sys
+from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+
+
+def forkserver():
+    """How workers of `pm.sample` start, with one import for all of them."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["pymc_discrete.steps.auto"])
+    return context
 
 
 def start_python(code: str, **environment: str) -> subprocess.Popen:
