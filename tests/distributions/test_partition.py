@@ -373,10 +373,12 @@ def enumerated_posterior():
 
 
 @pytest.mark.slow
-def test_the_posterior_by_sums_over_all_labels():
+@pytest.mark.parametrize("how", ["pmd.sample", "summed out"])
+def test_posteriors(how):
     model, states, p = enumerated_posterior()
     with model:
-        idata = pmd.sample(2000, tune=200, random_seed=1, **QUIET)
+        step = pmd.BlockGibbs() if how == "pmd.sample" else None
+        idata = pmd.sample(2000, tune=200, step=step, random_seed=1, **QUIET)
     check_proportions(idata["posterior"].dataset, ["c", "z"], states, p)
 
 
