@@ -81,6 +81,8 @@ class Layout:
 
     def as_before(self, states: Any) -> Any:
         """The states (chains, ...) after a program, with the layout that they had before it."""
+        if self.devices.size == 1:
+            return states
         of = lambda a: self.of_chains(jnp.shape(a))
         return jax.tree.map(lambda a: jax.lax.with_sharding_constraint(a, of(a)), states)
 
