@@ -331,7 +331,7 @@ class Program:
         spec = jax.sharding.PartitionSpec
         specs = {"in_specs": (spec(CHAINS), spec(CHAINS), spec()), "out_specs": spec(CHAINS)}
         spread = jax.shard_map(
-            on_one_group, mesh=self.layout.mesh, axis_names={CHAINS}, check_vma=False, **specs
+            on_one_group, mesh=self.layout.mesh, axis_names=self.layout.axes, check_vma=False, **specs
         )
         return spread(identities, states, numbers)
 

@@ -39,6 +39,8 @@ class Layout:
         self.devices = grid.reshape(len(grid), -1)
         self.mesh = jax.sharding.Mesh(self.devices, (CHAINS, ROWS))
         self.key = tuple(grid.flat), self.devices.shape
+        # the axes of the mesh along which `jax.shard_map` divides arrays; along the other, XLA divides them
+        self.axes = {CHAINS} if self.devices.shape[1] > 1 else {CHAINS, ROWS}
 
     def shared_axis(self, shape: tuple[int, ...]) -> int | None:
         """The axis of an array along which the devices of a group share it; None if each has all of it."""
