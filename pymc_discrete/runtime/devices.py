@@ -17,7 +17,7 @@ _log = logging.getLogger("pymc.discrete")
 # An array of fewer elements is not divided between the devices that share a chain: exchanging results takes
 # longer than computing so few elements.
 FEWEST_SHARED = 4096
-CHAINS, ROWS = "chains", "rows"
+CHAINS, SHARED = "chains", "rows"
 
 
 class Layout:
@@ -37,10 +37,10 @@ class Layout:
     def __init__(self, devices: Any):
         grid = np.asarray(devices, object)
         self.devices = grid.reshape(len(grid), -1)
-        self.mesh = jax.sharding.Mesh(self.devices, (CHAINS, ROWS))
+        self.mesh = jax.sharding.Mesh(self.devices, (CHAINS, SHARED))
         self.key = tuple(grid.flat), self.devices.shape
         # the axes of the mesh along which `jax.shard_map` divides arrays; along the other, XLA divides them
-        self.axes = {CHAINS} if self.devices.shape[1] > 1 else {CHAINS, ROWS}
+        self.axes = {CHAINS} if self.devices.shape[1] > 1 else {CHAINS, SHARED}
 
     def shared_axis(self, shape: tuple[int, ...]) -> int | None:
         """The axis of an array along which the devices of a group share it; None if each has all of it."""
@@ -49,7 +49,7 @@ class Layout:
         return int(np.argmax(shape))
 
     def _along(self, shape: tuple[int, ...], axis: int | None) -> list[str | None]:
-        return [ROWS if n == axis else None for n in range(len(shape))]
+        return [SHARED if n == axis else None for n in range(len(shape))]
 
     def _even(self, shape: tuple[int, ...]) -> list[str | None]:
         """As before and after a program, where all parts must have the same size."""
