@@ -85,7 +85,7 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
 
     Parameters
     ----------
-    counts : (d,) int, the number of values of each site
+    counts : (d,) int, the number of values of each site in its tables, at most those of its support
 
     Raises
     ------
@@ -122,11 +122,11 @@ class Sparse:
 
     Attributes
     ----------
-    groups : list of ElementGroup, or one `Whole`
+    groups : list of ElementGroup, or one `Whole`: a table of all states of the block
     fixed : list of ElementGroup, the elements that depend on no site
     moving : (d,) bool, the sites whose values in a table are given when the table is computed
     first : (d,) int, the first value, in its tables, of each site that is not `moving`
-    longest : int, the largest number of values of a site; 0 where no site is `moving`
+    longest : int, the largest number of values of a `moving` site in its tables; 0 where no site is `moving`
 
     Raises
     ------

@@ -43,8 +43,9 @@ STRETCHES = 10
 # Log odds at different states of the other unknowns are equal if they differ by less than this, in nats, or
 # by less than this share of themselves: rounding in 32 bits.
 EQUAL_ODDS, EQUAL_ODDS_SHARE = 1e-3, 1e-5
-# Where log odds are compared at random states of the other unknowns, the value of an element must be possible
-# in at least one of this many states: with fewer, the comparison says nothing.
+# The log odds of two values of an element are compared at random states of the other unknowns. The comparison
+# counts only if the values are possible in at least 1/n of these states, n being this number: else too few
+# log odds are left to compare.
 POSSIBLE_IN_ONE_OF = 4
 INFINITE = 1e100  # no quantity of a model is as large as this; a draw beyond it has gone to infinity
 

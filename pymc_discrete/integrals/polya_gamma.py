@@ -286,7 +286,8 @@ def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
     p = jnp.sqrt((size + c**2) / 2)
     q = y / p
     sine, cosine = jnp.sin(q), jnp.cos(q)
-    farther = jnp.expm1(4 * y**2 / ((size + c**2) * (p + c)))  # exp(2 (p - c)) - 1
+    # exp(2 (p - c)) - 1, written without the difference p - c, which loses digits where c is large
+    farther = jnp.expm1(4 * y**2 / ((size + c**2) * (p + c)))
     squeeze = jnp.exp(-2 * c)
     # |cosh(p - i q)|^2 = cosh(c)^2 + sinh(p - c) sinh(p + c) - sin(q)^2, divided by cosh(c)^2, less 1
     hyperbolic = farther * (farther - jnp.expm1(-4 * c)) / (1 + farther)

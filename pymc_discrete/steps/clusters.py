@@ -70,8 +70,9 @@ def strength(
     """The strength of the interaction of two sites, in nats, if it is one that `SwendsenWang` takes; else
     None.
 
-    It is J >= 0 for sites that prefer equal values by J nats, and nothing else; two sites of two values may
-    also prefer different values. The argument `x` has the values of all other sites.
+    The result is J where the interaction adds J nats if the two sites have equal values, and adds nothing
+    otherwise. J is at least 0, except between two sites of two values each, which may also prefer different
+    values (J < 0). The argument `x` has the values of all other sites.
     """
     n = int(min(upper[a] - lower[a] + 1, VALUES))
     f = np.empty((n, n))

@@ -115,7 +115,7 @@ class IntegratedNUTS(NutsInJax):
     # ------------------------------------------------------------ built on first use
     @functools.cached_property
     def sites(self) -> DiscreteStep:
-        """The step that draws the sites, and the coefficients after them."""
+        """The step that draws the sites and, given these, the coefficients that are integrated out."""
         described = DescribedModel(self.model, self._initial_point)
         step = steps_for(
             described, self._discrete, integrate=self.integrated, initial_point=self._initial_point

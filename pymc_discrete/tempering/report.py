@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xarray import Dataset
 
-FEWEST_CHAINS = 4  # the number of chains from which a standard error is computed
+FEWEST_CHAINS = 4  # with fewer chains, no standard error of the log evidence is computed
 FEW_ROUND_TRIPS = 10  # the number of round trips of a chain below which a warning is given
 
 
