@@ -126,7 +126,7 @@ class Sparse:
     fixed : list of ElementGroup, the elements that depend on no site
     moving : (d,) bool, the sites whose values in a table are given when the table is computed
     first : (d,) int, the first value, in its tables, of each site that is not `moving`
-    longest : int, the largest number of values of a `moving` site in its tables; 0 where no site is `moving`
+    longest : int, the largest of `counts`; 0 where no site is `moving`
 
     Raises
     ------
