@@ -80,7 +80,7 @@ class SumsOfParts(Sums):
         )
 
     def _split(self, inside: np.ndarray) -> list[Given]:
-        """All tables, in groups in which the same axes belong to sites of a part."""
+        """All tables of the model, grouped by which of their axes belong to sites of the part in `inside`."""
         found = []
         for array, group in enumerate(self.elements.groups):
             patterns, which = np.unique(inside[group.sites], axis=0, return_inverse=True)

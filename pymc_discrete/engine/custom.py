@@ -178,7 +178,7 @@ class CustomBlock(BlockOfStep):
 
 
 def transformed(model: pm.Model, rvs: list[Variable]) -> tuple[dict[str, Callable], dict[str, Callable]]:
-    """The transforms of PyMC as JAX functions of values and of points {value variable: array}.
+    """PyMC's transforms of variables as JAX functions, in both directions.
 
     Returns
     -------

@@ -72,7 +72,7 @@ class Quadratic:
         return (high - low) * low * weights.sum(axis=1)
 
     def _pairs(self, parameters: dict[str, Any]):
-        """(n, n), the weights of pairs after the form is rewritten for sites with the values 0 and 1."""
+        """(n, n) nats, the weights of pairs of sites, for sites whose two values are written as 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * self._weights(parameters)
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):

@@ -257,7 +257,7 @@ def pafs(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
 
 def follow(L, state: State, x, target, balancing: str, choose_site, choose_column, path: MovePath | None):
-    """L moves with weights from the differences at `state` (Sun et al. 2022, Eq. 5).
+    """A path of L moves, all with the weights of the differences at its start (Sun et al. 2022, Eq. 5).
 
     The result is the end y of the path, the log probability of the moves, and the path as recorded.
 

@@ -66,7 +66,7 @@ class PMP:
 
 @dataclass(frozen=True)
 class PersistentPMP:
-    """Perturb-and-max-product that starts with the noise and messages of the last iteration.
+    """Perturb-and-max-product that starts with the noise and messages of the previous iteration of learning.
 
     Lazaro-Gredilla et al. 2021, App. A.
 

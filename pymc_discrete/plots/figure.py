@@ -22,7 +22,7 @@ BACKENDS = ("matplotlib", "plotly")
 FIGURE_WIDTH = 8.0  # the width of a figure, in inches
 PIXELS = 100  # the number of pixels to an inch, with plotly
 AXIS_CHARACTERS = 75  # the largest number of characters of all labels together that fit along an axis
-# the largest numbers of upright labels that fit along an axis, in type of the usual and of a small size
+# the largest numbers of upright labels that fit along an axis: of labels in type of usual size, in small type
 UPRIGHT_LABELS, SMALL_LABELS = 40, 64
 # the inches that upright labels take below an axis for each of their characters, and the largest number of
 # inches

@@ -43,7 +43,7 @@ class Layout:
         self.axes = {CHAINS} if self.devices.shape[1] > 1 else {CHAINS, SHARED}
 
     def shared_axis(self, shape: tuple[int, ...]) -> int | None:
-        """The axis of an array along which the devices of a group share it; None if each has all of it."""
+        """The axis along which the devices that share a chain divide an array; None if each has all of it."""
         if self.devices.shape[1] == 1 or math.prod(shape) < FEWEST_SHARED:
             return None
         return int(np.argmax(shape))
@@ -52,7 +52,9 @@ class Layout:
         return [SHARED if n == axis else None for n in range(len(shape))]
 
     def _even(self, shape: tuple[int, ...]) -> list[str | None]:
-        """As before and after a program, where all parts must have the same size."""
+        """The axis of the mesh that divides each axis of an array outside of programs, where JAX requires
+        parts of equal size; None for an axis that is not divided.
+        """
         axis = self.shared_axis(shape)
         even = axis is not None and shape[axis] % self.devices.shape[1] == 0
         return self._along(shape, axis if even else None)
@@ -66,9 +68,9 @@ class Layout:
         return NamedSharding(self.mesh, PartitionSpec(*self._even(shape)))
 
     def shared(self, tree: Any) -> Any:
-        """Arrays of one chain, or arrays that all chains read, with their parts on the devices of a group.
+        """Arrays of one chain, or that all chains read, divided between the devices that share a chain.
 
-        This is for programs only: in a program the parts may differ in size.
+        This is for use inside of a program only, where the parts may differ in size.
         """
         if self.devices.shape[1] == 1:
             return tree

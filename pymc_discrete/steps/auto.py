@@ -98,7 +98,7 @@ class AutoStep(DiscreteStep):
         model = model_of(options.pop("model", None), vars, cls.__name__)
         names = block_of(model, vars, constrained=True, equations=True)
         # A bare pm.sample() gives PyMC's Metropolis to discrete variables that no step of the package can
-        # take; this step leaves them where they are, which is logged.
+        # take. AutoStep leaves such variables at their starting values, and logs that.
         for name in free(model, DISCRETE):
             if name not in names and (why := reason_refused(model, name, constrained=True, equations=True)):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")

@@ -261,7 +261,7 @@ def test_of_many_sites():
 
 
 # ---------------------------------------------------------------- draws
-# of a prior a draw reads the discount, and the weights of which the log density is made, too
+# A draw uses the prior by its discount and by the weights that the log density uses, too: few priors suffice.
 @pytest.mark.parametrize(
     ("prior", "K"), [("crp", 2), ("pitman-yor", 4), ("pitman-yor", 2), ("mfm", 2), ("listed", 4)]
 )

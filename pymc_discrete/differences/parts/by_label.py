@@ -557,9 +557,9 @@ class ByLabel(MoveByMove):
         return changes
 
     def _of_few_elements(self, state: BlockState, before, taken, after, added) -> list[Any]:
-        """Changes (r, K) of the sums over labels if a few elements depend on each site.
+        """Changes of the sums over labels, (r, K) each, when r sites move to each of their K values.
 
-        Several of these elements may have the same label.
+        This is for sites of each of which few elements depend; several of these elements may have one label.
         """
         K = after.shape[2]
         before = jnp.broadcast_to(before[..., None], after.shape)
