@@ -63,9 +63,21 @@ def test_eight_devices_and_any_number_of_chains(tmp_path):
 LONG = """
 import jax, logging, numpy as np, pymc as pm, sys
 import pymc_discrete as pmd
+from pymc_discrete.engine.shares import RunningChains
 from tests.tools.running import QUIET
 
 logging.getLogger("pymc.discrete").addHandler(logging.StreamHandler(sys.stdout))
+divided = []  # whether several devices had parts of the points of the chains, at the end of each run
+close = RunningChains.close
+
+
+def closed(self):
+    points = jax.tree.leaves(self.shares[0].state.point)
+    divided.append(not all(a.sharding.is_fully_replicated for a in points))
+    close(self)
+
+
+RunningChains.close = closed
 y = np.random.default_rng(1).normal(np.repeat([-2.0, 2.0], [3000, 1103]))
 with pm.Model() as uneven:  # 4,103 labels, which four devices cannot divide evenly
     mu = pm.Normal("mu", 0, 5, initval=1.5)
@@ -87,6 +99,7 @@ for model, n, step in ((uneven, 1, None), (lattice, 2, pmd.BlockGibbs), (short, 
     for name in one:
         np.testing.assert_allclose(four[name], one[name], rtol=1e-9)
     print(len(np.unique(one[name])) > 1)
+    print(f"{divided[-1]=}")
 """
 
 
@@ -94,7 +107,8 @@ for model, n, step in ((uneven, 1, None), (lattice, 2, pmd.BlockGibbs), (short, 
 def test_several_devices_share_a_chain():
     """To rounding, since the sums over rows are added up in another order."""
     said = run_python(LONG, XLA_FLAGS="--xla_force_host_platform_device_count=4")
-    assert said.count("True") == 3
+    assert said.count("True\n") == 3 + 1
+    assert said.count("divided[-1]=True") == 1  # the lattice, which four devices divide evenly
     assert said.count("4 devices share each chain, but no array of the model has the 4,096 elements") == 1
 
 
