@@ -19,15 +19,16 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
 
-# Work is counted in entries of tables. A sweep over the sites of a block takes as long as this many entries,
-# besides the entries that its conditionals read.
+# Work is counted in table entries that are computed. A sweep that draws the sites of a block one by one takes
+# as long as this many entries, plus the entries of the conditionals of all sites.
 WORK_PER_SWEEP = 1000
 # A draw of all sites at once may take the work of this many sweeps. Sites that are drawn one by one need tens
 # to thousands of sweeps for an independent draw if they depend strongly on each other, and otherwise one or
 # two.
 WORTH_SWEEPS = 16
-# The same number of sweeps, for a block of which most sites lie along a path. Drawn one by one, such sites
-# need more sweeps, since information at one end reaches the other end only through all sites between.
+# A draw of all sites at once may take the work of this many sweeps if most sites of the block lie along a
+# path. Drawn one by one, sites along a path need more sweeps for an independent draw than other sites, since
+# information at one end reaches the other end only through all sites between.
 WORTH_SWEEPS_OF_PATH = 64
 # the largest number of stages of an elimination by which all sites are drawn at once: each makes the program
 # larger
@@ -89,8 +90,10 @@ def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: flo
 
     Parameters
     ----------
-    counts, scopes, most : as in `Elimination`; the limit is `PRODUCTS` times `most`, since tables that sites
-        share are counted once for each site
+    counts : (d,) int, the number of values of each site
+    scopes : a list of (E, J) int, for each array of tables the sites that each table joins
+    most : the largest number of entries of all tables, if a table that several sites share is counted once.
+        The limit is `PRODUCTS` times as high, since a shared table is counted once for each site
 
     Raises
     ------

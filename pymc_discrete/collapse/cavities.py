@@ -37,14 +37,15 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
 
     Parameters
     ----------
-    tables : [(E, K1, ..., KJ) nats], an array of E tables for each of the elimination's `scopes`
+    tables : [(E, K1, ..., KJ) nats], the arrays of tables of which the elimination sums the product
 
     Returns
     -------
     [(E, K1, ..., KJ) nats]; -inf for values that a site does not have
     """
     arrays, groups = list(tables), [group for stage in elimination.stages() for group in stage]
-    # {index of the array of tables that a group of paths leaves: the messages along these paths}
+    # {index of the array with the tables that remain after a group of paths is summed out: the messages along
+    # the paths of this group}
     arriving: dict[int, Any] = {}
     for group in groups:
         if isinstance(group, Paths):
@@ -55,8 +56,8 @@ def cavities(elimination: Elimination, tables: Sequence[Any]) -> list[Any]:
         arrays.append(left)
     found = [jnp.full(jnp.shape(a), -jnp.inf) for a in arrays]
     for number, group in reversed([*enumerate(groups, len(tables))]):
-        # the cavities of the tables that the sums over this group's sites left: what all tables outside of
-        # the group say of the sites that these tables join
+        # The sums over the sites of a group leave tables of other sites. The cavities of the tables that are
+        # left say what all tables outside of the group say of these other sites.
         outer = found[number]
         if isinstance(group, Paths):
             cavities_of_steps = of_paths(group, arrays, arriving[number], outer)
@@ -74,11 +75,14 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> 
     """The cavities [(G, K)] of the tables of single sites along paths, and [(G, K, K1, ..., Kw)] of the
     tables of a site and the next w sites.
 
-    Each of the two lists has one array for every step of a round (see `paths`).
+    The numbers of values of the sites of a path repeat after e sites. Each of the two lists has e arrays: the
+    first is of the first of every e sites, the second of the second, and so on. An array has G sites of all
+    paths.
 
     Parameters
     ----------
-    arriving : [(L, B, K, M) nats], the message at each site from the sites before it
+    arriving : e [(L, B, K, M) nats], for L e sites of each of B paths the message from the sites before it, a
+        table of the site's K values and of the M combinations of values of the next w - 1 sites
     end : (B, K1, ..., Kw) nats, the message from the sites beyond the end of each path
     """
 
@@ -86,7 +90,7 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> 
         of_sites, of_pairs = [], []
         for own, pair, before in [*zip(*given, strict=True)][::-1]:
             after = after.reshape(pair[:, 0].shape)
-            # the message that the site of this step, with the w - 1 sites after it, gets from all later sites
+            # the message that a site, together with the w - 1 sites after it, gets from all later sites
             back = logsumexp(pair + after[:, None], 3)
             of_sites.append(logsumexp(before + back, 2))
             of_pairs.append((before + own[..., None])[..., None] + after[:, None])
@@ -100,11 +104,14 @@ def of_paths(paths: Paths, arrays: list[Any], arriving: list[Any], end: Any) -> 
 
 
 def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: list[Any]) -> None:
-    """Write into `found` the cavities of all tables that are added up to the tables of a group.
+    """Write into `found` the cavities of all tables whose sums are the tables of a group of sites.
 
     Parameters
     ----------
-    outer : (G, *shape) nats, or what broadcasts to it, the cavities of the group's tables
+    group : sites that are summed out at once, each from a table of the site and its adjacent sites
+    outer : nats, broadcast to (G, *shape): the cavities of the tables of the group's G sites
+    arrays : the arrays of all tables of the elimination
+    found : for each of `arrays` the array of its cavities
     """
     if not group.sources:
         return
@@ -118,7 +125,7 @@ def to_sources(group: EliminatedSites, outer: Any, arrays: list[Any], found: lis
         cavity = (outer + others)[source.into] + sums_of_other_rows(a, source.into)
         for axis in sorted(set(range(len(group.shape))) - set(source.axes), reverse=True):
             cavity = logsumexp(cavity, 1 + axis)
-        # the axes of `cavity` are in the order of the group's axes; each table has its own order of axes
+        # `cavity` has its axes in the order of the sums of tables; each table has its own order of axes
         cavity = cavity.transpose(0, *(1 + np.argsort(np.argsort(source.axes))))
         here = (source.rows, *(slice(n) for n in cavity.shape[1:]))
         found[source.batch] = found[source.batch].at[here].set(cavity)

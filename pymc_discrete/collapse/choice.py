@@ -52,8 +52,8 @@ from pymc_discrete.structure.sums import all_summands
 
 _log = logging.getLogger("pymc.discrete")
 
-# Work is counted in evaluations of elements of the log density. The rest of a draw takes as long as this many
-# evaluations.
+# Work is counted in evaluations of elements of the log density. All else that a draw does takes as long as
+# this many evaluations of an element.
 WORK_PER_DRAW = 1000
 # With variables summed out, an evaluation of the log density may take at most this many times as much counted
 # work, which is about a third as many times the time. An N-mixture needs 30 to 150 times fewer draws for an
@@ -61,8 +61,9 @@ WORK_PER_DRAW = 1000
 # sites over 5 years takes 106 times the work, and needs 140 times fewer draws.
 MOST_TIMES_THE_WORK = 128.0
 # The largest factor by which an evaluation of the log density may take more counted work, if all summed
-# variables are labels that are tied only to the variables of their own probabilities. A sum over five values
-# of each label takes three to four times as long, and labels that the data nearly determine gain nothing.
+# variables are labels that mix slowly only with the unknowns that their own probabilities depend on. A sum
+# over five values of each label takes three to four times as long, and labels that the data nearly determine
+# gain nothing.
 MOST_TIMES_FOR_WEIGHTS = 8.0
 # Labels are summed out only if, given all else, they depend on one another in groups of at most this many
 # labels.
@@ -100,7 +101,8 @@ def variables_to_sum_out(
     if integrated:
         weighted = {}
     why = ""
-    # First all tied variables are tried; then fewer, if a sum over all of them takes too much work.
+    # A discrete variable is tied to continuous variables if it mixes slowly with them. First a sum over all
+    # tied variables is tried; then, if this takes too much work, sums over fewer of them.
     candidates = [counts | labels | weighted, counts | labels, counts]
     for n, found in enumerate(candidates):
         if not found or found in candidates[:n]:
@@ -113,15 +115,15 @@ def variables_to_sum_out(
         )
         tied = f"{shown(found)}, {kinds} tied to {by}"
         # discrete variables whose distribution depends on summed variables, such as missing observations, are
-        # added
+        # summed out with them
         wanted = list(found)
         while more := [name for name in names if name not in wanted and reads(model[name], wanted, model)]:
             wanted += more
         wanted = [name for name in names if name in wanted]
         strong = bool(counts or labels)
         limit = MOST_TIMES_THE_WORK if strong else MOST_TIMES_FOR_WEIGHTS
-        # `many_states` finds from the density that exists whether terms join too many sites, before
-        # `Collapsed` makes another density
+        # Where all variables of `density` would be summed out, it shows already whether terms join too many
+        # sites, before `Collapsed` makes another density.
         why = many_states(density) if wanted == density.names else ""
         collapsed, why = (None, why) if why else summed_if_it_pays(model, wanted, limit, summed_by)
         if collapsed is not None:
@@ -213,8 +215,8 @@ def tied_counts(
 def tied_labels(
     density: ModelDensity, moved: Sequence[str]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Labels that, given everything else, depend on few others, with the variables among `moved` they are
-    tied to.
+    """Labels that, given everything else, depend on few other labels, with the variables among `moved` that
+    they mix slowly with.
 
     Returns
     -------

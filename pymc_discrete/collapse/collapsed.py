@@ -67,8 +67,9 @@ DEVIATIONS = 4
 # on one site alone is FAR_BELOW nats below its largest value. With probability AGAIN, a draw is followed by a
 # draw over stretches, so that sites can leave their windows.
 LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
-# A warning is given if a site's value is at the far end of its stretches (see FAR_END) or beyond, in more
-# than a fraction FAR_SHARE of the draws, or in more than FAR_RUN draws in a row: its tails then mix slowly.
+# A warning is given if a site's value is among the outermost values that its stretches reach, or beyond, in
+# more than a fraction FAR_SHARE of the draws, or in more than FAR_RUN draws in a row: the tails of the site
+# then mix slowly.
 FAR_SHARE, FAR_RUN = 0.005, 50
 
 _kept: Kept["Collapsed"] = Kept(MODELS)
@@ -84,7 +85,8 @@ class Collapsed:
     names : names of the discrete variables
     length : the number of values of each stretch; by default it follows from the standard deviations of the
         variables' priors at the starting point
-    with_numbers : whether constants and data are inputs of the programs, as in `target_of`
+    with_numbers : whether constants and data are inputs of the programs, so that models with other data use
+        the same programs
 
     Two objects are equal if their models differ in constants and data only, and their stretches have the same
     lengths: they share programs.
@@ -101,12 +103,15 @@ class Collapsed:
     in_stretches : the Sums over stretches, by which sites leave their windows and come back; the same as
         `sums` if there are no windows
     stretches : Stretches, an object that draws the values that are summed
-    model : pm.Model, of the other variables and of `STRETCH_VARIABLE`
+    model : pm.Model, of the other variables and of a vector of integers, the values of each site that are
+        summed
 
     Raises
     ------
-    NotImplementedError, ValueError
-        For the reasons named in `marginalize`.
+    NotImplementedError
+        If a term joins too many sites.
+    ValueError
+        If the sum would be too large.
     """
 
     @watched("Finding how to sum variables out")
@@ -128,8 +133,8 @@ class Collapsed:
                 self.stretched = self.stretched | wide
                 sums = self._whole_or_parts(np.where(self.stretched, lengths, counts))
             self.stretches = Stretches(sums.counts, self.stretched, space.lower, space.upper)
-            # sites whose probable values a stretch may not all contain are drawn once more, in the way of
-            # `BlockGibbs`
+            # sites of which a stretch may lack some probable values are drawn once more, each from its exact
+            # conditional
             self.far = (self.stretched & (wanted > LONGEST_STRETCH)) | isinstance(sums, SumsOfParts)
             windows = None
             if length is None and not isinstance(sums, SumsOfParts):
@@ -197,8 +202,8 @@ class Collapsed:
             return self._kept_sums(counts, SumsOfParts)
 
     def _sums(self, lengths: np.ndarray, counts: np.ndarray) -> Sums | None:
-        """The sums over the whole supports of sites with bounds, and stretches of the others; None if too
-        large.
+        """The sums over the whole support of each site with bounds and over a stretch of each other site;
+        None if such sums have too many table entries or a term joins too many sites.
         """
         try:
             return self._kept_sums(np.where(self.stretched, lengths, counts))
@@ -279,8 +284,8 @@ class Collapsed:
         return None if open_ended.any() else np.where(said, last + 1, 0)
 
     def behind(self, variables: Sequence[Variable]) -> list[str]:
-        """The names of the value variables from which `variables`, some of the density's `graph.others`, are
-        computed.
+        """The names of the model's value variables from which `variables`, which the density of the discrete
+        variables reads, are computed.
         """
         others = [v for v in self.density.graph.others if not isinstance(v, Number)]
         pairs, needed = zip(others, self._graphs_read, strict=True), set(variables)
@@ -307,12 +312,12 @@ class Collapsed:
         )
 
     def middle(self, x: np.ndarray) -> np.ndarray:
-        """(..., n) int, as `drawn_stretches` returns it, for stretches centred at x and the first part of the
-        sites.
+        """(..., n) int, the vector that tells the sums over which values of each site they go, for stretches
+        centred at x; where one part of the sites is summed out at a time, the first part.
 
         Parameters
         ----------
-        x : (..., d) int
+        x : (..., d) int, the values of the sites
         """
         if not self.sums.places:
             return np.zeros((*x.shape[:-1], 0), int)
@@ -339,7 +344,8 @@ class Collapsed:
         return self.density.without_parts(self.inputs(point))
 
     def inputs(self, point: Mapping[str, Any]) -> list[Any]:
-        """The values of the density's `graph.others`, from which `context` is computed.
+        """The values of all variables that the density of the discrete variables reads beside these, from
+        which its context is computed.
 
         Parameters
         ----------
@@ -355,9 +361,9 @@ class Collapsed:
 
         Parameters
         ----------
-        context : the result of `context`
-        stretches : the result of `drawn_stretches`
-        usual : (d,) float, as in `drawn_stretches`
+        context : the context of the density, from the values of the other variables
+        stretches : (n,) int, over which values of each site, and over which part of the sites, the sum goes
+        usual : (d,) float, values about which stretches are laid; they must not depend on x
         """
         key_draw, key_again = jax.random.split(key)
         total, x = self.sums.total_and_draw(key_draw, context, stretches)
@@ -378,7 +384,7 @@ class Collapsed:
         """The sites x after some of them are drawn again, given the other variables.
 
         Where sums are over windows, all sites are drawn together over stretches in some of the draws. After
-        this, the sites that are `far` are drawn one after another.
+        this, sites of which a stretch may lack some probable values are drawn one after another.
         """
         if self.windows is not None:
             key, key_coin, key_stretches, key_sites = jax.random.split(key, 4)
@@ -414,14 +420,15 @@ class Collapsed:
         return self._packed(*self.stretches.drawn(key_stretches, x, usual, first), x, part)
 
     def too_short(self, far_out: FarOut, draws: int) -> str | None:
-        """A warning if sites come to the far end of their stretches; None if they do not.
+        """A warning if values of sites are often among the outermost that their stretches reach; else None.
 
-        Few stretches contain values beyond the far end. A chain gets there seldom, and then stays for long,
+        Few stretches contain values still further out. A chain gets there seldom, and then stays for long,
         which an effective sample size that is estimated from the draws does not show.
 
         Parameters
         ----------
-        far_out : `FarOut` of all chains: their `draws` added up, and the largest `longest` of any chain
+        far_out : counts of draws that are so far out: `draws` is the sum over all chains, and `longest` the
+            largest number of such draws in a row in any chain
         draws : number of draws of all chains
         """
         share, longest = far_out.draws / max(draws, 1), far_out.longest
@@ -440,7 +447,9 @@ class Collapsed:
         )
 
     def far_out(self, x: Any, usual: Any, xp: Any = jnp):
-        """(..., d) bool, the sites whose value in x is at the far end of their summed values, or beyond."""
+        """(..., d) bool, the sites whose value in x is outside their window, or, where sums are over
+        stretches, among the outermost values that stretches about `usual` reach, or beyond.
+        """
         if self.windows is not None:
             return self.windows.outside(x, xp)
         if not self.stretched.any():
@@ -483,7 +492,7 @@ class Collapsed:
 
         Parameters
         ----------
-        usual : (..., d) float, as in `drawn_stretches`
+        usual : (..., d) float, values about which stretches are laid
         """
         half, lower = self.sums.counts // 2, self.sums.elements.first
         usual = xp.round(usual).astype(int)
@@ -495,9 +504,9 @@ class Collapsed:
 
         Parameters
         ----------
-        sums : [(size, K)]
-        probabilities : (d, K), from `total_draw_and_probabilities`
-        stretches : as in `total_draw_and_probabilities`
+        sums : [(size, K)], for each variable of the space the sums of the earlier draws
+        probabilities : (d, K), the probability of each value that a site is summed over in this draw
+        stretches : (n,) int, over which values of each site the sum of this draw went
         first : (d,) int, the values at which the columns of `sums` begin
         """
         found, (values, _) = [], self.sums.summed_values(stretches)

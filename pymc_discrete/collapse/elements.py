@@ -92,7 +92,7 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
     NotImplementedError
     """
     dense = density.plan.dense
-    with np.errstate(over="ignore"):  # the number of states of thousands of sites overflows to infinity
+    with np.errstate(over="ignore"):  # thousands of sites have so many states that a float becomes infinite
         states = float(np.prod(counts.astype(float)))
     if dense and states > MOST_STATES:
         number = f"{states:.2g}" if np.isfinite(states) else "more than 1e308"
@@ -179,7 +179,7 @@ class Sparse:
 
         Parameters
         ----------
-        by_value : as in `Labels`
+        by_value : whether data are compared by their present values, as constants are
         """
         space, dependence = self.density.space, self.density.plan.dependence
         colour = colours(len(self.counts), [g.sites for g in self.groups])
@@ -250,7 +250,9 @@ class Sparse:
 
     @staticmethod
     def _values(group: ElementGroup, reader: DifferentiableReader, arrays: dict[Variable, Any]):
-        """(E, S) nats, the elements of a group at the S combinations of values that `reader` has."""
+        """(E, S) nats, the elements of a group at S combinations of values of their sites, which `reader`
+        puts in the place of the sites.
+        """
         logp = jnp.asarray(reader.read(group.term.var, group.elements[:, None]), float)[:, 0]
         weight = group.term.weight
         if weight is not None:
@@ -295,7 +297,7 @@ class Sparse:
         ----------
         sites : (E,) int
         step : (S,) int, the index of the site's value at each entry
-        values : (d, K) int, as in `tables`
+        values : (d, K) int, K values of each site; only those of `moving` sites are read
         """
         lower, upper = (
             bound[sites][:, None] for bound in (self.density.space.lower, self.density.space.upper)

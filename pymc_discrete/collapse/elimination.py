@@ -103,8 +103,8 @@ class EliminatedSites(NamedTuple):
 class Paths(NamedTuple):
     """Paths that are summed out at once, each from its first site up to its last w sites, which stay.
 
-    A site interacts with at most the next w sites. The numbers of values repeat after e sites; e sites are
-    summed out in a round, see `paths`.
+    A site interacts with at most the next w sites. The numbers of values of the sites repeat after e sites. A
+    round sums out e sites of each path in e steps, one after another.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Paths(NamedTuple):
 
     @property
     def counts(self) -> list[int]:
-        """The numbers of values of the sites of a round."""
+        """The numbers of values of the sites of a path, up to where these numbers repeat."""
         return [group.shape[0] for group in self.pairs]
 
     @property
@@ -144,9 +144,12 @@ class EliminationOrder:
 
     Parameters
     ----------
-    counts, scopes : as in `Elimination`
+    counts : (d,) int, the number of values of each site
+    scopes : a list of (E, J) int, for each array of tables the sites that each table joins
     sequential : whether paths are summed one site after another
-    compact, most, tables : as in `Elimination`
+    compact : whether all paths that are summed out at once are padded to the longest
+    most : largest number of entries of all tables
+    tables : a list of (E,) int, for each row of `scopes` the row of the array with its table
 
     Attributes
     ----------
@@ -439,8 +442,9 @@ class EliminationOrder:
         for n, path in enumerate(paths):
             sites[longest + width - len(path) :, n] = path[:-width]
         joining = [zip(*self._joining(path, width), strict=True) for path in paths]
-        # For each step of a round, one list over all rounds and, within a round, over all paths: the scopes
-        # (a site with the sites that follow it), and the tables that are added up for each scope.
+        # The numbers of values of the sites of a path repeat after `period` sites, which are a round. For
+        # each place in a round there is one list over all rounds and, within a round, over all paths: of the
+        # scopes (a site with the sites that follow it), and of the tables that are added up for each scope.
         scopes: list[list[tuple[int, ...]]] = [[] for _ in range(period)]
         tables: list[list[list[tuple[int, int]]]] = [[] for _ in range(period)]
         for n, row in enumerate(sites):
@@ -472,10 +476,15 @@ class EliminationOrder:
 
     @staticmethod
     def _in_common(pairs: list[EliminatedSites], rounds: int, n_paths: int) -> list[np.ndarray] | None:
-        """For each step of a round (rounds,) int: in every round, the index of the one table that all paths
-        have at this step.
+        """For each array in `pairs` (rounds,) int: in every round, the index of the one table that all paths
+        have for the site that is summed out.
 
         None unless all paths have the same tables, and several sites share a table.
+
+        Parameters
+        ----------
+        pairs : the tables of sites with the sites that follow them; the first of `pairs` has the first site
+            of every round of a path, the second has the second site, and so on
         """
         if any(len(group.sites) < rounds * n_paths or group.different == len(group.sites) for group in pairs):
             return None
@@ -618,7 +627,9 @@ class Elimination:
 
         Parameters
         ----------
-        given : (d,), the first argument of `pick` for each site, see `assigned_backward`
+        pick : (given, weights) -> int, the index of the value that a site gets, such as a draw
+        given : (d,), the first argument of `pick` for each site, such as a random number
+        stages : for each group of each stage the tables before the sum over the group's sites
         """
         index, given = jnp.zeros(len(self.counts), int), jnp.asarray(given)
         for groups, kept in zip(self.stages()[::-1], stages[::-1], strict=True):
@@ -669,8 +680,7 @@ def equal_sequences(first: np.ndarray, *parts: np.ndarray) -> np.ndarray:
         for part in parts:
             column = np.full(len(lengths), -1)
             column[owner[here]] = part[here]
-            # Two sequences that are equal so far stay in one class if they also have equal values in this
-            # column.
+            # Sequences whose first n items are equal stay in one class if their next items are equal, too.
             _, values = np.unique(column, return_inverse=True)
             _, found = np.unique(found * (values.max(initial=0) + 1) + values, return_inverse=True)
     # the few long sequences are compared as wholes
@@ -695,7 +705,7 @@ def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
 
 
 def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
-    """As `sites_summed_out`, with the largest entry in place of the sum."""
+    """The tables, nats, of the largest entry over the values of each site of a group; and its tables."""
     table = joint(group, arrays)
     return rows_first(table.max(0)), rows_first(table)
 
@@ -712,7 +722,10 @@ def summed_along(paths: Paths, arrays: list[Any]):
 
 
 def largest_of_paths(paths: Paths, arrays: list[Any]):
-    """As `summed_along`, with the largest entry in place of each sum."""
+    """(B, K1, ..., Kw) nats, for each of B paths a table of its last w sites: the largest logarithm of the
+    product of the path's tables over the values of all sites before them; and the arrays by which these
+    sites get the values at which it occurs.
+    """
     return passed_along(largest_along, paths, *tables_along(paths, arrays))
 
 
@@ -767,8 +780,8 @@ def tables_along(paths: Paths, arrays: list[Any]) -> tuple[list[Any], list[Any]]
 
 
 def in_rounds(paths: Paths, rows, step: int, missing: Any):
-    """(L, B, ...), an array with an entry for each of the L rounds of B paths: at the given step, the next
-    one of the `rows` (r, ...) if the path has begun by this round, else `missing`.
+    """(L, B, ...), for each of L rounds of B paths the table of the site that the given step of the round
+    sums out: the next of the `rows` (r, ...), or `missing` where a shorter path has not begun yet.
     """
     present = paths.sites[..., step] >= 0
     if not present.all():
@@ -807,8 +820,8 @@ def rows_first(a):
 
 
 def aligned(group: EliminatedSites, source: AddedTables, arrays: Sequence[Any]):
-    """The tables (r, ...) of a source, with their axes in the order of the axes of their group's tables; axes
-    that a table lacks have length 1.
+    """The tables (r, ...) that `source` names, which are added up to the tables of a group of sites, with
+    their axes in the order of the axes of the sums; axes that a table lacks have length 1.
     """
     more = take_rows(arrays[source.batch], source.rows)
     order = np.argsort(source.axes)

@@ -38,9 +38,9 @@ _log = logging.getLogger("pymc.discrete")
 # The largest number of coefficients of a block. A gradient with respect to the other unknowns factorises the
 # matrix of the coefficients, in a time that grows with the cube of their number.
 MOST_COEFFICIENTS = 300
-# Coefficients of more columns than MOST_COEFFICIENTS are integrated out without a p x p array of all p
-# coefficients, since few are active at once. This is the largest memory, in bytes, of their columns (the
-# data, on the host and in a program) and of n x n arrays for the n rows of these columns.
+# More than MOST_COEFFICIENTS coefficients are integrated out without a p x p array of all p coefficients,
+# since few are active at once. This is the largest memory, in bytes, of the (n, p) data that multiply the
+# coefficients (on the host and in a program) and of n x n arrays.
 MOST_BYTES = 2.0**32
 # The largest number of elements of a coefficient without gates, such as an effect of each group, that is
 # integrated out given further variables. Given these, the matrix of all coefficients is new in each draw and
@@ -67,7 +67,9 @@ def chosen_coefficients(
 
     Parameters
     ----------
-    described, names, moved : as in `coefficients_to_integrate`
+    described : the model
+    names : discrete variables of one step
+    moved : continuous variables that no step names
     sampled_by : the option, named in the log, by which the user has these coefficients sampled
     """
     reasons = dict[str, str]()
@@ -123,7 +125,12 @@ def why_of_coefficients(
     """{coefficient: the reason why it is not integrated out}, where the reason is that answers are missing.
 
     A missing answer is a discrete variable whose distribution depends on coefficients, and on which nothing
-    depends. The arguments are those of `coefficients_to_integrate`.
+    depends.
+
+    Parameters
+    ----------
+    names : discrete variables of one step
+    moved : continuous variables that no step names
     """
     missing = unread(described.model, names)
     rest = [name for name in names if name not in missing]
@@ -166,8 +173,8 @@ def coefficients_to_integrate(
 ) -> list[str]:
     """The coefficients to integrate out while discrete variables move; none where it does not pay.
 
-    If the clusters of a partition have conjugate parameters, only these parameters are integrated out. Where
-    they were not, the chains of a stochastic block model found different numbers of groups.
+    If the clusters of a partition have conjugate parameters, only these parameters are integrated out. With
+    such parameters sampled, the chains of a stochastic block model found different numbers of groups.
 
     With p coefficients integrated out, a change of one gate takes p^2 operations, about as many as a sum over
     the data, and a change of any other site takes p^3 for each of its values.
@@ -214,7 +221,9 @@ class QuadraticForm(NamedTuple):
     def of(
         cls, described: DescribedModel, names: Sequence[str], moved: Sequence[str]
     ) -> "QuadraticForm | None":
-        """The quadratic form of a model, or None; the arguments are those of `coefficients_to_integrate`."""
+        """A model's log density as a quadratic form in some of the variables `moved`, which no step names;
+        None if it is none. The discrete variables `names` are those of one step.
+        """
         model, block = described.model, described.block(names)
         graph = logp_graph(model, list(names), block.point, block.supports)
         chosen = quadratic_in(graph, model)

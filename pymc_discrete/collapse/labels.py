@@ -20,7 +20,7 @@ class Labels(Analysis[np.ndarray]):
 
     Parameters
     ----------
-    dependence : Dependence
+    dependence : tells which elements of its inputs each element of a tensor is computed from
     sites : {variable of the block: labels of its sites}
     by_value : whether data are compared by their present values, as constants are
     """

@@ -57,7 +57,7 @@ class LogLikelihood:
     names : the names of the discrete variables
     way : {"marginal", "component"}
         Whether there is one term for each observation, or for each component of connected sites.
-    truncate : {name: (lower, upper)}, as in `marginalize`
+    truncate : {name: (lower, upper)}, the values, inclusive, that a variable without bounds is summed over
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ class SummedOut(Op):
 
     Parameters
     ----------
-    sums : Sums
+    sums : Sums, the sums over the discrete variables
     stretched : whether an input, the vector of stretches, says over which values sites are summed
     data : the values of the data when the Op is made
     """

@@ -145,7 +145,7 @@ def without_transforms(model: pm.Model) -> pm.Model:
     """The model without transforms of its variables, and without starting values."""
     plain = model_from_fgraph(fgraph_from_model(without_starts(model))[0], mutate_fgraph=True)
     plain = remove_value_transforms(plain)
-    for rv in plain.free_RVs:  # PyMC leaves a part of the names of some transforms in the names of variables
+    for rv in plain.free_RVs:  # PyMC may leave a transform's name in the value's name
         plain.rvs_to_values[rv].name = rv.name
     return plain
 
@@ -169,8 +169,9 @@ def density_to_sum(
 
     Parameters
     ----------
-    with_numbers : as in `target_of`
-    totals : whether sums of counts may stand in the place of some counts, see `model.totals`
+    with_numbers : whether data and constants of the model may be inputs of the density, which models with
+        other data then share
+    totals : whether sums of counts may stand in the place of some counts, since they move more easily
     """
     check_truncate(truncate)
     truncate = {value_name(plain, k): bounds for k, bounds in (truncate or {}).items()}
@@ -325,7 +326,7 @@ def without(
     for v in [*deterministics, *potentials, *dropped]:
         graph.remove_output(graph.outputs.index(new[v]))
     for v in dropped:
-        if v in model.observed_RVs:  # variables that remain and depend on it get the observed values
+        if v in model.observed_RVs:  # what remains in the model and reads v gets the observed values
             _, observed, *_ = new[v].owner.inputs
             graph.replace(new[v], observed.astype(v.type.dtype), import_missing=True)
     result = model_from_fgraph(graph, mutate_fgraph=True)

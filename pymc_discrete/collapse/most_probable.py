@@ -85,7 +85,8 @@ def most_probable(
 
     Warns
     -----
-    A message is logged as by `recover`.
+    A message is logged if a sum leaves out more than a probability of 1e-6 in some draw. The message names a
+    sufficient bound.
 
     References
     ----------

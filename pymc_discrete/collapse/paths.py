@@ -111,7 +111,19 @@ messages.defvjp(_forward, _backward)
 
 
 def largest_along(unary, pairs):
-    """As `messages`, with the largest summand in place of the logarithm of each sum."""
+    """The messages along paths if each is the largest summand in place of the logarithm of a sum: the largest
+    log weight that the sites before can have, for all combinations of values of w sites.
+
+    Parameters
+    ----------
+    unary : [(L, B, K) nats], the tables of the sites that are taken out in L rounds, of each of B paths
+    pairs : [(L, B, K, M, N) nats], the tables of each of these sites with the w sites after it
+
+    Returns
+    -------
+    arriving : [(L, B, K, M) nats], the message at each of the sites; 0 at the first site
+    last : (B, M, N) nats, the message at the w sites at the end
+    """
 
     def round_of(message, tables):
         arriving = []
@@ -133,9 +145,11 @@ def assigned_backward(pick, given, weights, pairs, ends, counts, common=None):
     pick : (given, weights (B, K) nats) -> (B,) int, the index of the value that a site gets, such as a draw
     given : [(L, B, ...)], the first argument of `pick` for each site
     weights : [(L, B, K, M) nats], the table of each site plus the message that arrives at it
-    pairs, common : as in `messages_in_common`; without `common`, as in `messages`
+    pairs : [(L, B, K, M, N) nats], the tables of each site with the w sites after it; with `common`
+        [(U, K, M, N) nats], the different ones among these tables
+    common : [(L,) int], for the sites of each round, the index in `pairs` of the one table of all paths
     ends : (B, w) int, the indices of the values at the end of each path
-    counts : e int, the numbers of values of the sites of a round
+    counts : e int, the numbers of values of the sites, which repeat after e sites
     """
 
     def round_of(after, given):
@@ -157,16 +171,21 @@ def assigned_backward(pick, given, weights, pairs, ends, counts, common=None):
 
 @jax.custom_vjp
 def messages_in_common(unary, pairs, common):
-    """As `messages`, for paths that all have the same tables of a site and the next sites at each step.
+    """The messages that arrive along paths which all have the same tables of a site and the next sites.
 
     The sums over the values of a site are then one product of matrices for all paths. Where an entry of the
-    product is too small for a float, the step is summed in logarithms, as `messages` does.
+    product is too small for a float, the sums over this site's values are taken in logarithms.
 
     Parameters
     ----------
     unary : [(L, B, K) nats], the tables of the single sites that are summed out in L rounds, of B paths
     pairs : [(U, K, M, N) nats], the different tables of a site and the next sites
     common : [(L,) int], for each site that is summed out, the index of its table in `pairs`
+
+    Returns
+    -------
+    arriving : [(L, B, K, M) nats], the message at each of the sites that are summed out; 0 at the first site
+    last : (B, M, N) nats, the message at the w sites at the end
     """
     return _forward_in_common(unary, pairs, common)[0]
 
@@ -254,7 +273,8 @@ def _backward_in_common(kept, slopes):
             slope = of_message + more
         return slope.reshape(last.shape), (of_sites[::-1], of_pairs[::-1])
 
-    # The message that a site's sum gives is the message that arrives at the next site.
+    # The sum over a site's values is the message that arrives at the next site: for the last of every e
+    # sites, at the first of the next e, and at the end of the path.
     first = jnp.concatenate([arriving[0][1:], last.reshape(1, *arriving[0].shape[1:])])
     before = [a + own[..., None] for a, own in zip(arriving, unary, strict=True)]
     given = (before, [*arriving[1:], first], common, apart, slope_arriving)

@@ -37,8 +37,9 @@ def dataset(
     -------
     xarray.Dataset
         For each variable NAME of the model an array (chain, <dims>, "NAME value"), and, where some of its
-        sites are `partial`, "NAME outside" (chain, <dims>), the probability of all other values together.
-        Each of these values is nan in the array, since another chain may know their probabilities.
+        sites are `partial`, "NAME outside" (chain, <dims>), the probability of all values together whose own
+        probability the chain does not know. In the array such a value is nan for this chain; it has a place
+        on the axis where another chain or site knows its probability.
     """
     arrays: dict[str, xarray.DataArray] = {}
     blocks = space.blocks

@@ -62,7 +62,7 @@ class Ranges:
     ----------
     plain : pm.Model, the model without transforms
     names : the names of discrete variables
-    truncate : as in `marginalize`
+    truncate : {name: (lower, upper)}, the ranges, inclusive, that the user gives
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Ranges:
 
         Parameters
         ----------
-        left_out : (2, d), as in `wider`
+        left_out : (2, d), the probability below and above the values of each site
         what : the sum that leaves values out, for the message
         usually : (2, d), the mean over draws of the probability that is left out; `left_out` is its maximum
         """

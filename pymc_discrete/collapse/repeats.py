@@ -57,7 +57,7 @@ def equal_components(elements: Sparse, components: np.ndarray, by_value: bool = 
     Parameters
     ----------
     components : (d,) int, the component of each site, from 0 to c - 1
-    by_value : as in `Labels`
+    by_value : whether data are compared by their present values, as constants are
     """
     space, dependence, d = elements.density.space, elements.density.plan.dependence, len(components)
     order = np.argsort(components, kind="stable")
@@ -175,7 +175,9 @@ class Repeats:
 
     # ------------------------------------------------------------ pure JAX functions
     def logdensity(self, inputs: Sequence[Any]):
-        """() nats, the result of `Sums.logdensity`, given values of the variables outside of the block."""
+        """() nats, the logarithm of the sum of the block's density over its sites, given values of the
+        variables outside of the block.
+        """
         context = self.density.without_parts(inputs, self._leaves)
         space, counts = self.density.space, self.elements.counts
         candidates = space.lower[:, None] + np.arange(counts.max(initial=1))

@@ -118,7 +118,7 @@ class Stretches:
         Parameters
         ----------
         x : (d,) int, the current values
-        usual : as in `intervals`
+        usual : (d,) float, usual values of the sites, which do not depend on the current state of the chain
         first : () bool, whether the chain is at its start. The starting value may be impossible while values
             near the usual one are possible, so that the stretch is then always about the usual value.
 
@@ -135,14 +135,15 @@ class Stretches:
         return values, jnp.where(elsewhere, 0, doublings)
 
     def about(self, u, x, usual) -> tuple[Any, Any]:
-        """Stretches about the usual values that contain x (d,); returns values and doublings, as `drawn`.
+        """Stretches about the usual values that contain x (d,): the values that are summed, and the logarithm
+        to base 2 of how often each counts.
 
         If the value of a site in x is beyond all of its intervals, its stretch is consecutive values.
 
         Parameters
         ----------
         u : (d,) float, random numbers, uniform in [0, 1)
-        usual : (d,) float, as in `intervals`
+        usual : (d,) float, usual values of the sites, which do not depend on x
         """
         first, doublings = self.intervals(usual)
         width = 2**doublings

@@ -45,8 +45,8 @@ class Sums:
 
     Attributes
     ----------
-    elements : Sparse
-    elimination : Elimination
+    elements : Sparse, the terms of the block as tables of a few sites each
+    elimination : Elimination of all sites from these tables
 
     Raises
     ------
@@ -170,7 +170,7 @@ class Sums:
 
     # ------------------------------------------------------------ pure JAX functions
     def within(self, stretches: Any):
-        """(d,) bool, the sites that are summed out, given `stretches` as in `summed_values`."""
+        """(d,) bool, the sites that are summed out if `stretches` says over which values sites are summed."""
         return jnp.ones(len(self.counts), bool)
 
     def summed_values(self, stretches: Any = None) -> tuple[Any, Any]:
@@ -199,7 +199,8 @@ class Sums:
 
         Parameters
         ----------
-        stretches : as in `summed_values`
+        stretches : (places,) int, optional
+            Over which values sites are summed; by default over consecutive values from the lower bound.
         """
         space = self.density.space
         values, doublings = self.summed_values(stretches)
@@ -231,14 +232,16 @@ class Sums:
         return self.logdensity(self.density.without_parts(inputs, self._values_of_leaves), stretches)
 
     def total_and_draw(self, key, context: ContextOfModel, stretches: Any = None):
-        """`logdensity`, and (d,) int, the sites, drawn exactly given everything else."""
+        """() nats, the log density summed over the sites; and (d,) int, an exact draw of the sites given
+        everything else.
+        """
         u = uniforms(key, (len(self.counts),))
         found, index = self._of(total_and_draw, self.tables(context, stretches), stretches, u)
         return found + self._rest(context, stretches), self._at(index, stretches)
 
     def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches: Any = None):
-        """The results of `total_and_draw`, and (d, K), the probability of each site's values given everything
-        else.
+        """() nats, the log density summed over the sites; (d,) int, an exact draw of the sites given
+        everything else; and (d, K), the probability of each site's values given everything else.
 
         This needs `gives_probabilities` to be true.
         """
@@ -292,13 +295,17 @@ def log_total(elimination: Elimination, tables: list[Any]):
 
 
 def total_and_draw(elimination: Elimination, tables: list[Any], uniforms):
-    """The `log_total`, and (d,) int, the index of each site's value, drawn exactly given the tables."""
+    """() nats, the logarithm of the sum over all sites of the product of the tables; and (d,) int, the index
+    of each site's value, drawn exactly given the tables.
+    """
     found, stages = elimination.joined(tables)
     return found, elimination.draw(uniforms, stages)
 
 
 def total_draw_and_probabilities(elimination: Elimination, tables: list[Any], uniforms):
-    """The results of `total_and_draw`, and (d, K), the probability of each index."""
+    """() nats, the logarithm of the sum over all sites of the product of the tables; (d,) int, the index of
+    each site's value, drawn exactly given the tables; and (d, K), the probability of each value of a site.
+    """
     *others, support = tables
 
     def joined(support):

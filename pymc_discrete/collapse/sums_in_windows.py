@@ -29,7 +29,9 @@ class SumsInWindows(Sums):
 
     Parameters
     ----------
-    density, counts, most : as in `Sums`
+    density : ModelDensity
+    counts : (d,) int, the number of values of each window
+    most : largest number of entries of all tables
     first : (d,) int, the first value of each window
 
     Raises
@@ -100,10 +102,12 @@ class OfComponents(NamedTuple):
     counted: Any  # (c,) bool, the components whose sums are a part of the total
 
     def joined(self, tables: list[Any]) -> tuple[Any, list[list[Any]]]:
-        """The result of `Elimination.joined`, with only some components in the total."""
+        """The logarithm of the sum over the components that are `counted`; and the tables of all components,
+        from which `draw` draws the sites.
+        """
         _, stages = self.elimination.joined(tables)
         return jnp.where(self.counted, self.elimination.roots(stages), 0.0).sum(), stages
 
     def draw(self, uniforms: Any, stages: list[list[Any]]) -> Any:
-        """The result of `Elimination.draw`, for all components."""
+        """(d,) int, the index of each site's value, drawn for all components, `counted` or not."""
         return self.elimination.draw(uniforms, stages)

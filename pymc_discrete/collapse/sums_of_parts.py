@@ -42,12 +42,14 @@ class Given(NamedTuple):
 class SumsOfParts(Sums):
     """The sum of a block's density over a part of its sites, given the values of all other sites.
 
-    The argument `stretches` of the methods is as for `Sums`, followed by d + 1 integers: the current values
-    of all sites, and the index of the part. Sites outside the part have only their current value.
+    The argument `stretches` of the methods says over which values each site would be summed, and has d + 1
+    more integers: the current values of all sites, and the index of the part. Sites outside the part have
+    only their current value.
 
     Parameters
     ----------
-    density, counts : as in `Sums`
+    density : ModelDensity
+    counts : (d,) int, the number of values of each site that are summed
 
     Attributes
     ----------
@@ -142,8 +144,8 @@ class SumsOfParts(Sums):
 
     def _of(self, function: Callable, tables: list[Any], stretches: Any, *inputs: Any) -> Any:
         values, _ = self.summed_values(stretches)
-        # for each site the place of its current value among its consecutive values, where tables are read for
-        # sites outside of the part
+        # For each site the place of its current value on the axis of its tables, where they are read if the
+        # site is outside of the part; the values on this axis are then consecutive.
         index = self._current(stretches) - values[:, 0]
 
         def of_part(part: int) -> Callable:
