@@ -21,8 +21,8 @@ class TreeGibbs(BlockGibbs):
     or for 64 times the work, if the sites have an order in which each interacts with a few that follow it: a
     chain in which a state depends on the two or three before it, states and durations, a few coupled chains.
     On other graphs with cycles a draw takes in turn random forests that together cover all sites. Sites that
-    no pair joins (labels of a mixture, counts with windows, sites of a term whose elements read many) are drawn as by
-    `BlockGibbs`.
+    no pair joins (labels of a mixture, counts with windows, sites of a term whose elements read many) are
+    drawn as by `BlockGibbs`.
 
     Parameters
     ----------

@@ -188,7 +188,7 @@ def over_active(active, step: Callable, carried: Any, really: Any = True):
     active : (p,) bool
     step : (indices of the columns, padded with p; whether this is the first step; carried) -> carried
     carried : what the first step gets
-    really : if true, there is at least one step, even without an active column; if false, there is none
+    really : if true, there is at least one step, even without an active column; if false, no step is taken
     """
     p, c = active.shape[0], ACTIVE_AT_ONCE
     order = jnp.nonzero(active, size=-(-p // c) * c, fill_value=p)[0]
@@ -234,8 +234,8 @@ def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any
         return with_entered(predictor, new), value + new.gain
 
     predictor, gains = over_active(form.active, step, (Predictor.of_none(form), jnp.zeros(())))
-    # An inactive coefficient contributes the integral over its prior alone. An active one contributes
-    # log(2 pi) / 2, and what `gains` has of it.
+    # To the log of the integral an inactive coefficient adds the integral over its prior alone. An active one
+    # adds log(2 pi) / 2, and its gain, which is a summand of `gains`.
     priors = jnp.where(form.active, 0.5 * np.log(2 * np.pi), by_priors_alone(form)).sum()
     return predictor, rest.value + priors + gains
 
@@ -243,7 +243,8 @@ def predictor_and_value(form: PredictorForm, rest: Rest) -> tuple[Predictor, Any
 class ColumnsIntegral(Op):
     """The Op of the log of an integral over all coefficients, and of the moments that its gradient needs.
 
-    The inputs are those of `PredictorForm`. The outputs are the log of the integral; mean and variance (n,)
+    The inputs are the arrays of a quadratic form in a linear predictor and in all coefficients, in the order
+    of the attributes of `PredictorForm`. The outputs are the log of the integral; mean and variance (n,)
     of the linear predictor; mean and mean square (p,) of the coefficients with a gate; and, for the
     coefficients a without a gate, the means of a (m,), of a a' (m, m), and of the linear predictor times a'
     (n, m).
@@ -293,7 +294,10 @@ def _(op, **_):
 
 
 def value_and_moments(*inputs):
-    """The outputs of `ColumnsIntegral` in JAX."""
+    """The log of the integral over all coefficients, and the moments that its gradient needs, in JAX.
+
+    The inputs are the arrays of a quadratic form, in the order of the attributes of `PredictorForm`.
+    """
     form = PredictorForm(*(jnp.asarray(i, float) for i in inputs))
     rest = form.without_others()
     predictor, value = predictor_and_value(form, rest)
@@ -337,8 +341,8 @@ def moments_of_others(form: PredictorForm, predictor: Predictor):
 
 
 def _on_host(*inputs) -> list[np.ndarray]:
-    """The outputs of `ColumnsIntegral` in NumPy, from the precision matrix of the active coefficients and
-    those without a gate.
+    """The log of the integral over all coefficients, and the moments that its gradient needs, in NumPy, from
+    the precision matrix of the active coefficients and the coefficients without a gate.
 
     All outputs are nan if the integral does not exist.
     """

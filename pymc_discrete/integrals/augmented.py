@@ -72,23 +72,25 @@ class Augmentation(Protocol):
         Parameters
         ----------
         op, params, data : the Op, the parameters and the data of the observed variable
-        predictor : the result of `predictor`, possibly rewritten
-        further : (kind, a value with a positive density) -> a further variable of this kind
+        predictor : the variable in which the likelihood becomes a quadratic form
+        further : (role, a value with a positive density) -> a new further variable, which has this role in
+            the quadratic form
 
         Returns
         -------
         form : a quadratic form in the predictor; -inf for impossible data
-        read : {kind: tensor}, the tensors that a draw of the further variables reads
+        read : {role: tensor}, the tensors that a draw of the further variables reads
         facts : what holds at every state and a draw may use, such as bounds of the numbers of trials
         """
 
     def draw(self, key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-        """{kind: (n,) array}, a draw of the further variables given all else.
+        """{role: (n,) array}, a draw of the further variables given all else, by their roles in the quadratic
+        form.
 
         Parameters
         ----------
-        values : {kind: (n,) array}, the values of the tensors in `read`
-        facts : the facts from `form`
+        values : {role: (n,) array}, the values of the tensors that the draw reads
+        facts : what holds at every state and the draw may use, such as bounds of the numbers of trials
         """
 
 
@@ -107,9 +109,9 @@ class Augmented(NamedTuple):
     name : the name of the variable
     kind : the kind of the likelihood, a key of `AUGMENTATIONS`
     shape : the shape of the data
-    variables : {kind: name} of the further variables
-    read : {kind: name of a Deterministic}, the tensors that a draw of the further variables reads
-    facts : the facts from `Augmentation.form`
+    variables : {role in the quadratic form: name} of the further variables
+    read : {role: name of a Deterministic}, the tensors that a draw of the further variables reads
+    facts : what holds at every state and a draw may use, such as bounds of the numbers of trials
     beside : names of the continuous value variables on which the distribution of the further variables
         depends in another way than through the predictor: these variables move while the further variables
         are integrated out
@@ -135,9 +137,9 @@ class AugmentedModel(NamedTuple):
 
     Attributes
     ----------
-    model : the model, in which the further variables have no densities of their own: such a density is
-        constant but for draws of the further variables
-    likelihoods : list of Augmented
+    model : the model, in which the further variables have no densities of their own: these would depend on
+        the further variables alone, which stay while anything else moves
+    likelihoods : list of Augmented, the likelihoods that have become quadratic forms
     start : {further variable: value}, values at which the density of the model is positive
     """
 
@@ -213,7 +215,7 @@ def kind_and_predictor(rv: Variable, random: Sequence[Variable]) -> tuple[str, V
     params = rebuild(op.dist_params(rv.owner), inputs, without_views)
     for kind, augmentation in AUGMENTATIONS.items():
         found = augmentation.predictor(op, params)
-        if found is None:  # PyTensor's rewrites may write the predictor in the form that is looked for
+        if found is None:  # a predictor may be recognised only once PyTensor has simplified the graph
             found = augmentation.predictor(op, rewritten(params))
         if found is not None:
             # The quadratic form leaves out factors of the likelihood that do not depend on the predictor, but
@@ -243,7 +245,7 @@ class Making:
 
     Attributes
     ----------
-    start : as in `AugmentedModel`
+    start : {further variable: value}, values at which the density of the model is positive
     """
 
     def __init__(self, model: pm.Model):
@@ -264,7 +266,9 @@ class Making:
         return new
 
     def replaced(self, rv: Variable, form: Variable, outputs: Sequence[Variable]) -> None:
-        """Replace an observed variable by a potential of the same name, and add Deterministics."""
+        """Replace an observed variable by a potential of the same name, and add Deterministics: the
+        `outputs`, which a draw of the further variables reads.
+        """
         form.name = str(rv.name)
         for of in (self._values, self._starts, self._transforms):
             of.pop(rv, None)

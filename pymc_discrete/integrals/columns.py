@@ -42,7 +42,7 @@ MOST_IN_TABLEAU, MOST_ROWS = 300, 2.0
 
 
 def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Columns | None:
-    """The quadratic form of a log density as `Columns`, without a p x p matrix of the coefficients.
+    """A log density as a quadratic form in a linear predictor and in p coefficients, without a p x p matrix.
 
     The result is None if the log density has no such form, or if a p x p matrix costs less.
 

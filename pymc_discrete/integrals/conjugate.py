@@ -348,7 +348,7 @@ def conjugate_in(model: pm.Model, names: Collection[str], point: Mapping[str, np
         try:
             if len(apart(model, together, point)) > number:
                 chosen, number = together, number + 1
-        except ValueError:  # a distribution reads this parameter and one that is chosen already
+        except ValueError:  # a distribution reads p and a chosen parameter: p is left out
             continue
     return [name for name in found if name in chosen]
 
@@ -385,7 +385,7 @@ def why_not_integrated(
 
     Parameters
     ----------
-    found : the result of `conjugate_parameters`
+    found : {name of a continuous value variable: its `ConjugateParameter`, or the reason why it is none}
     names : the names of the variables that are integrated out
     """
     p = found[name]

@@ -245,7 +245,8 @@ def normal_marginal(prior: Sequence[Any], sums: Sequence[Any]) -> Any:
     (mean, sd), (precision, linear) = prior, sums
     own = 1 / sd**2
     both = own + precision
-    # square / both is (own mean + linear)^2 / both - own mean^2, without subtracting two large numbers
+    # Completing the square in the mean leaves square / both = (own mean + linear)^2 / both - own mean^2. The
+    # two terms of this difference may be large and nearly equal, so `square` is written without it.
     square = linear**2 + 2 * linear * own * mean - precision * own * mean**2
     return 0.5 * square / both - 0.5 * pt.log1p(precision * sd**2)
 

@@ -46,8 +46,9 @@ class Product(NamedTuple):
 def gated_products(
     terms: Sequence[Variable], coefficients: Sequence[Variable], discrete: Depends, graph: LogpGraph
 ) -> list[Product]:
-    """The products of coefficients with functions of discrete sites, where these are the first Ops in the
-    graphs of some terms that combine coefficients with sites.
+    """The products of coefficients with functions of discrete sites in the graphs of some terms.
+
+    Only products are found whose inputs depend on coefficients alone or on sites alone, not on both.
     """
     moved = Depends(coefficients)
     found = []

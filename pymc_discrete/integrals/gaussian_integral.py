@@ -71,7 +71,13 @@ class GaussianIntegral(Op):
 
 
 def gaussian_integral(precision, linear, coupled):
-    """The logarithm of a Gaussian integral, a PyTensor scalar; the arguments are as in `GaussianIntegral`."""
+    """The log of the integral of exp(-x'Ax/2 + b'x) over x, a PyTensor scalar.
+
+    Parameters
+    ----------
+    precision, linear : A (p, p) and b (p,)
+    coupled : (p,) bool, False for the rows of A that are 0 off the diagonal
+    """
     return GaussianIntegral()(precision, linear, coupled)[0]
 
 
@@ -81,7 +87,14 @@ def _(op, **_):
 
 
 def integral_mean_covariance(precision, linear, coupled):
-    """The outputs of `GaussianIntegral` in JAX."""
+    """The log of the integral of exp(-x'Ax/2 + b'x) over x, and mean and covariance of x with this density,
+    in JAX.
+
+    Parameters
+    ----------
+    precision, linear : A (p, p) and b (p,)
+    coupled : (p,) bool, False for the rows of A that are 0 off the diagonal
+    """
     p = linear.shape[0]
 
     def solved(precision, linear, places):
@@ -112,7 +125,8 @@ def gaussian_draw(normals, precision, linear, coupled):
     Parameters
     ----------
     normals : (p,) independent standard normal numbers
-    precision, linear, coupled : as in `GaussianIntegral`
+    precision, linear : A (p, p) and b (p,)
+    coupled : (p,) bool, False for the rows of A that are 0 off the diagonal
 
     Returns
     -------

@@ -58,7 +58,7 @@ def integrated(graph: LogpGraph, names: Sequence[str]) -> LogpGraph:
 
     Parameters
     ----------
-    names : names of value variables among the `others` of the graph
+    names : names of value variables that are not in the block
 
     Raises
     ------

@@ -47,11 +47,11 @@ class IntegratedOut(Protocol):
 
 
 class ConjugateParameters:
-    """Parameters that were each integrated out in closed form, see `IntegratedOut`.
+    """Parameters that were each integrated out of a log density in closed form, and their draws.
 
     Parameters
     ----------
-    conjugate : list of Conjugate, each after the ones in its `given`
+    conjugate : list of Conjugate, each parameter after those that its distribution depends on
     inputs : the inputs of the graphs of their posteriors
     """
 
@@ -73,11 +73,11 @@ class ConjugateParameters:
 
 
 class JointCoefficients:
-    """Coefficients that were integrated out together, see `IntegratedOut`.
+    """Coefficients that were integrated out of a log density together, and their draws.
 
     Parameters
     ----------
-    integral : Integral
+    integral : Integral, the normal density of the coefficients given all else, as graphs
     inputs : the inputs of the graphs in `integral`
     """
 
@@ -121,11 +121,12 @@ class JointCoefficients:
 
 
 class ColumnCoefficients:
-    """Coefficients of many columns that were integrated out together, see `IntegratedOut`.
+    """Coefficients of many columns that were integrated out of a log density together, and their draws.
 
     Parameters
     ----------
-    integral : Integral, with columns
+    integral : Integral, the normal density of the coefficients given all else, as a quadratic form in a
+        linear predictor
     inputs : the inputs of the graphs in `integral`
     """
 
@@ -179,8 +180,9 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
     predictor, value = predictor_and_value(form, rest)
     gates, prior = jnp.where(active, form.gates, 1.0), prior_variances(form)
 
-    # The normal vector e of the docstring has summands from the data, by the linear predictor, from the
-    # coefficients without a gate, and from the priors of the coefficients with one.
+    # The normal vector e, whose covariance is the precision matrix of the coefficients, has summands from the
+    # data, by the linear predictor, from the coefficients without a gate, and from the priors of the
+    # coefficients with one.
     roots = jnp.sqrt(form.weights)
     e, own = roots * of_data, jnp.zeros(0)
     slope = form.slope + e
@@ -225,10 +227,11 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
 
 
 def joint_logdensity(form: PredictorForm, beta, a, eta):
-    """() nats, the log density of a `PredictorForm`, not normalised, at a state of the coefficients.
+    """() nats, a log density at a state of the coefficients, not normalised.
 
     Parameters
     ----------
+    form : the log density as a quadratic form in the linear predictor and in the coefficients
     beta, a : (p,) and (m,), the coefficients with a gate and without one
     eta : (n,), the linear predictor of beta
     """

@@ -107,9 +107,8 @@ class Logistic:
         predictor: Variable,
         further: Callable[[str, np.ndarray], Variable],
     ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-        """The log likelihood given Polya-Gamma variables, with the other results of `Augmentation.form`.
-
-        The facts are the result of `bounds_of_trials`.
+        """The log likelihood given Polya-Gamma variables; the log odds and the numbers of trials, which a
+        draw of these variables reads; and a lower and an upper bound of the numbers of trials.
         """
         of_data = LOGISTIC_FORMS[type(op)].trials(data, *params)
         trials = pt.broadcast_to(of_data.trials, data.shape)

@@ -73,7 +73,7 @@ def as_power(v: Variable, moves: Varies) -> tuple[Variable, float, Variable | No
         return None
     (inside,) = moving
     match scalar:
-        case Second() if inside is inputs[1]:  # its first input only gives the shape
+        case Second() if inside is inputs[1]:  # Second gives its second input the shape of its first
             return inside, 1.0, None
         case Reciprocal():
             return inside, -1.0, None

@@ -103,7 +103,7 @@ def at_reference(model: pm.Model, read: Read, p: ConjugateParameter, discrete: D
 
     Parameters
     ----------
-    discrete : as in `integral_over`
+    discrete : the tensors that depend on the discrete variables of the model
     """
     node, reading, of = read.rv.owner, read.reading, read.likelihood
     if reading.precision:
@@ -143,14 +143,17 @@ def integral_over(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
 
 
 def integral_over_numbers(p: ConjugateParameter) -> list[Variable]:
-    """The result of `integral_over` for a parameter with a number for each label."""
+    """The log of the integral over a parameter with a number for each label, and the parameters of its
+    distribution given all else.
+    """
     prior = prior_by_label(p)
     sums = sums_of_reads(p.reads, [r.reading.statistics(r.likelihood) for r in p.reads], p.rows)
     return [p.family.log_marginal(prior, sums).sum(), *p.family.posterior(prior, sums)]
 
 
 def integral_over_precisions(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
-    """The result of `integral_over` for precisions, and for the means that are integrated out before them.
+    """The log of the integral over precisions, and over the means that are integrated out before them; and
+    the parameters of the distribution of the precisions given all else but the means.
 
     Suppose that the prior and the observations of a mean have precisions that are known multiples of the same
     unknown precision. Integrating the mean out leaves a power of the unknown precision and an exponential
@@ -210,8 +213,8 @@ def left_by_mean(p: ConjugateParameter, mean: ConjugateParameter, discrete: Depe
 
 
 def integral_over_vectors(p: ConjugateParameter, discrete: Depends) -> list[Variable]:
-    """The result of `integral_over` for Normal vectors, in coordinates in which the elements of a vector are
-    independent.
+    """The log of the integral over a parameter with a Normal vector for each label, and the parameters of its
+    distribution given all else, in coordinates in which the elements of a vector are independent.
     """
     mean, _ = prior_of(p.rv, p.family) or ()
     to_own, to_vectors, variances = Coordinates.of(p)
@@ -228,7 +231,9 @@ def integral_over_vectors(p: ConjugateParameter, discrete: Depends) -> list[Vari
 
 
 def integral_over_probabilities(p: ConjugateParameter) -> list[Variable]:
-    """The result of `integral_over` for vectors of probabilities."""
+    """The log of the integral over a parameter with a vector of probabilities for each label, and the
+    parameters of its distribution given all else.
+    """
     (a,), rows, V = prior_of(p.rv, p.family) or (), p.rows, p.length
     # The counts that one site may change are laid out as neighbours in memory. If the labels are unknown,
     # they are the counts of a category at all labels; if the categories are, the counts of a label.

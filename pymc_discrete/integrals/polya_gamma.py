@@ -53,15 +53,16 @@ FactoredDensity = Callable[[Any, Any], tuple[Any, Any]]
 # The density of J*(1, 0) is the sum of either of two series. At this x their first terms are equal, and both
 # converge at the same rate.
 CROSSING = 2 / math.pi
-# The largest h of a piece. Rounding errors of the series are some machine epsilons times the sum of the
-# absolute values of its terms. The integral of this sum over x is largest for c = 0: 20 at h = 2, 260 at h =
-# 4, and 17,000 at h = 8, while the integral of the density is 1.
+# A draw of J*(b, c) is a sum of draws of J*(h, c). This is the largest h. Rounding errors of the series are
+# some machine epsilons times the sum of the absolute values of its terms. The integral of this sum over x is
+# largest for c = 0: 20 at h = 2, 260 at h = 4, and 17,000 at h = 8, while the integral of the density is 1.
 LONGEST_PIECE = 4.0
 # The number of terms of the series for the density of J*(h, c) that are added up, by the bytes of a float.
 # The first term that is left out is below rounding for all proposed x, except with a probability below
 # rounding.
 TERMS = {8: 36, 4: 20}
-# the number of terms of the series at the points x where tangents touch the log density; all are below 6
+# the number of terms of the series that are added up at the points x where tangents touch the log density,
+# which are all below 6
 TERMS_AT_TANGENTS = 13
 # For b larger than this, a draw by the Fourier integral takes less time than a sum of draws of J*(h, c).
 LARGE_SHAPE = 160.0
@@ -69,7 +70,7 @@ LARGE_SHAPE = 160.0
 # float. For b >= `LARGE_SHAPE` the characteristic function is below rounding beyond these points, and so is
 # the density at more than pi / distance standard deviations from the mean.
 FOURIER_GRID = {8: (32, 0.29), 4: (14, 0.45)}
-# Once at most this fraction of the elements are without a draw, proposals are made for these elements only.
+# Once at most 1 / NARROWER of the elements lack a draw, proposals are made for these elements only.
 NARROWER = 8
 
 
@@ -221,7 +222,9 @@ def unit_density(x: Any, c: Any):
 
 
 def log_right_term(x: Any, c: Any):
-    """The log of the second a_0(x) in `unit_density`, times the factors of its sum; it is linear in x."""
+    """The log of the first term of the series for the density of J*(1, c) that suits large x, up to the
+    constant by which `unit_density` multiplies the density; it is linear in x.
+    """
     return 1.5 * math.log(math.pi / 2) + c - (math.pi**2 / 4 + c**2) * x / 2
 
 
@@ -394,8 +397,8 @@ def proposal(u: Any, envelope: Envelope):
     beyond = t - envelope.right_scale
     at_right, at_left = beyond < 0, beyond > flat
     share = jnp.where(at_right, t / envelope.right_scale, 1 - (beyond - flat) / envelope.left_scale)
-    # The share is 0 or negative where u is 0 or by rounding, both with a probability below rounding; the
-    # maximum keeps the logarithm finite.
+    # `share` is the bound's density at x relative to its top. It may be computed as 0 or below where u is 0
+    # or by rounding, both with a probability below rounding; the maximum keeps the logarithm finite.
     fallen = jnp.where(at_right | at_left, -jnp.log(jnp.maximum(share, 2.0**-54)), 0.0)
     at_side = jnp.where(
         at_right, envelope.right + envelope.right_scale * fallen, envelope.left - envelope.left_scale * fallen

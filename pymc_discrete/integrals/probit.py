@@ -37,7 +37,8 @@ FAR = {8: 36.0, 4: 11.0}
 def latent_form(
     data: Variable, predictor: Variable, bounds: Sequence[Variable], further: Callable
 ) -> tuple[Variable, dict[str, Variable], tuple[Any, ...]]:
-    """The result of `Augmentation.form` for answers that say between which bounds a latent variable is.
+    """The log likelihood, given latent variables, of answers that say between which bounds these are; the
+    tensors that a draw of the latent variables reads; and no further facts.
 
     The latent variables are normal around the predictor, with variance 1.
 
@@ -51,7 +52,7 @@ def latent_form(
 
 
 def draw_latent(key: Any, values: Mapping[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
-    """The result of `Augmentation.draw` for normal latent variables between bounds, see `latent_form`."""
+    """A draw of latent variables: normal around the predictor, with variance 1, and between bounds."""
     return {LATENT: normal_between(key, *(values[role] for role in (PREDICTOR, LOWER, UPPER)))}
 
 
