@@ -18,8 +18,8 @@ from pymc_discrete.structure.rounding import NOT_WORTH_IT, room
 CHECKED_NEIGHBOURS = 32  # number of random neighbours of the start at which differences are checked
 BLURRED = 0.05  # the largest rounding error of a difference, in nats, that is accepted without a warning
 KINDS_OF_START = ("point", "dispersed")
-# Of some sites a random start should change only a few (`Density.few_of`): this is the mean number that it
-# changes.
+# Of the sites that gate many coefficients a random start should change only a few, since few coefficients are
+# active at once: this is the mean number that it changes.
 FEW_CHANGED = 16
 ATTEMPTS = 5  # the number of states, drawn from the whole support, that are tried as a dispersed start
 

@@ -30,8 +30,7 @@ _log = logging.getLogger("pymc.discrete")
 # the largest number of random numbers that PyMC may draw from a chain's generator before the chain begins
 MOST_FIRST = 2
 TUNE_BY_DEFAULT = 1000  # the number of tuning draws of a chain that `setup_chain` did not announce
-# statistics of NUTS: {name in a program: name in a PyMC step, which stores the statistic under the first
-# name}
+# statistics of NUTS that have two names: {name in a program and in PyMC's results: name in a PyMC step}
 NUTS_NAMES = {"acceptance_rate": "mean_tree_accept", "n_steps": "tree_size", "tree_depth": "depth"}
 NUTS_STATISTICS: dict[str, tuple[type, list[int]]] = {
     "depth": (np.int64, []),
@@ -292,8 +291,8 @@ class Ahead:
 
 
 class Foreseen(NamedTuple):
-    """A chain whose draws are made before PyMC begins it: its order, its first point in bytes, and its
-    source.
+    """A chain whose draws are made before PyMC begins it: its seed and numbers of draws (`order`), its first
+    point in bytes, and what makes its draws (`source`).
     """
 
     order: ChainOrder

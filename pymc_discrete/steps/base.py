@@ -218,8 +218,8 @@ class JaxStep(DrawsAhead, BlockedStep):
         """Drop everything that was built and learned, if the model has changed."""
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            # The initial point, and all that is built on first use, have the variables and the shapes of data
-            # from before the change of the model.
+            # The initial point, and all that is built on first use, are dropped: they have the variables and
+            # the shapes of data from before the change of the model.
             self._initial_point = None
             for name in self._built():
                 self.__dict__.pop(name, None)

@@ -12,7 +12,7 @@ from pymc_discrete.kernels.swendsen_wang import pairs_with_tables
 from pymc_discrete.structure.jaxify import PYTENSOR
 
 LOOKED_AT = 8  # the number of pairs whose tables are evaluated
-VALUES = 3  # the number of values of each site of these pairs
+VALUES = 3  # the number of values of each site at which the table of a pair is evaluated
 # the amount by which continuous variables are moved from their starts, since an interaction may be 0 there
 OFF_START = 0.1
 ROUNDED = 1e-10  # differences of log densities that count as rounding errors, relative to the log densities

@@ -183,7 +183,10 @@ class CollapsedNUTS(NutsInJax):
     @functools.cached_property
     def _drawn(self) -> Callable[..., Any]:
         """The compiled function (seed, point, stretches, usual) -> (sites, log density of the model less the
-        sum).
+        log density with the sites summed out).
+
+        `stretches` says over which values sites are summed, and `usual` about which values stretches are
+        laid.
         """
         names = [str(v.name) for v in self.model.value_vars if v.name not in self.summed]
 

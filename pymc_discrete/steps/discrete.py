@@ -55,7 +55,8 @@ _log = logging.getLogger("pymc.discrete")
 
 _kept: Kept[Callable[..., Any]] = Kept(PROGRAMS)
 
-# the microseconds that each of the `Method.computations` of a transition takes, besides its operations
+# The computations of a transition that run one after another take this many microseconds each, besides the
+# time of their operations.
 OVERHEAD = 2.0
 
 
@@ -317,8 +318,9 @@ class DiscreteStep(JaxStep):
     def _draw(self) -> Callable[..., Any]:
         """The compiled draw: (seed (2,) uint32, x (d,), others, params, transitions) -> (x, numbers, values).
 
-        The numbers are `STATISTICS_OF_SITES` in their order, "lp", `Drawn.n_moves` and the elements of
-        `Drawn.measured`; the values are `Drawn.integrated`.
+        The numbers are the statistics of the draw in the order of `STATISTICS_OF_SITES`, "lp", the mean
+        number of moves in a proposal, and the means from which the kernel tunes itself. The values are those
+        of the continuous variables that were integrated out.
         """
         return _kept.get(("draw", self.density, self.described()), self._make_draw)
 
@@ -344,7 +346,9 @@ class DiscreteStep(JaxStep):
 
     @functools.cached_property
     def _settle(self) -> Callable[..., Any]:
-        """The compiled `settle`: (seed (2,) uint32, x (d,), others) -> x."""
+        """The compiled function (seed (2,) uint32, x (d,), others) -> x, which moves a tuning chain out of a
+        bad start.
+        """
         return _kept.get(("settle", self.density), self._make_settle)
 
     def _make_settle(self) -> Callable[..., Any]:
@@ -529,7 +533,7 @@ class DiscreteStep(JaxStep):
     def _note(self, x: np.ndarray, point: PointType) -> None:
         """Record a draw after tuning; log the warnings about the chain after the last one."""
         if self.watch is not None and self.watch.seen == self.draws:
-            # the chain makes more draws than `setup_chain` announced
+            # the warnings are logged already: the chain makes more draws than `setup_chain` announced
             return
         if self.watch is None:
             self.watch = self.watch_from(self.draws, point)

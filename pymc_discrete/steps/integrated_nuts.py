@@ -43,8 +43,10 @@ class IntegratedNUTS(NutsInJax):
 
     Parameters
     ----------
-    vars, model, target_accept, max_treedepth, integrate, blocked, rng, initial_point, compile_kwargs
-        As in `CollapsedNUTS`.
+    vars : the variables that the step moves, continuous and discrete; by default all variables of the model
+    target_accept, max_treedepth : the acceptance that NUTS's step size is tuned to, and its largest depth
+    integrate : "auto", or the coefficients that are integrated out
+    model, blocked, rng, initial_point, compile_kwargs : as in PyMC's own steps
     """
 
     statistics_beside_nuts = DiscreteStep.stats_dtypes_shapes

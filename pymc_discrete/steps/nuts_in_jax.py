@@ -29,12 +29,14 @@ _log = logging.getLogger("pymc.discrete")
 
 
 class NutsInJax(DrawsAhead, BlockedStep):
-    """A step that has continuous variables, which PyMC's NUTS moves, and others, which it draws itself.
+    """A step that has continuous variables, which PyMC's NUTS moves, and other variables, which it draws
+    itself.
 
-    A step that is made before the others are known, as in `step=[pmd.AutoStep(), pm.Slice([a])]`, cannot see
-    that another step also moves `a`. Each of the two steps leaves the posterior invariant, so that both
-    together are right; but the work is done twice, and `a` may be a variable that NUTS should not move. A
-    variable that has moved since the last draw is therefore left to the other step, while the chain tunes.
+    In a list of steps, as in `step=[pmd.AutoStep(), pm.Slice([a])]`, a step is made before the steps after
+    it, and cannot see that one of those also moves `a`. Each of the two steps leaves the posterior invariant,
+    so that both together are right; but the work is done twice, and `a` may be a variable that NUTS should
+    not move. A variable that has moved since the last draw is therefore left to the other step, while the
+    chain tunes.
 
     Everything that the step builds from the model is a `functools.cached_property`, which is built on first
     use, dropped when pm.Data has changed, and built again in another process.
@@ -174,7 +176,8 @@ class NutsInJax(DrawsAhead, BlockedStep):
         self._move_only(self._continuous)
         if not self._snapshot.is_of(self.model):
             say_changed(self.named(), self._snapshot.added(self.model))
-            # the cached point has the variables and shapes of data from before the change
+            # the cached point is dropped, since it has the variables and shapes of data from before the
+            # change
             self._initial_point = None
             for name in self._built():
                 self.__dict__.pop(name, None)
@@ -238,7 +241,8 @@ class LogpAndGradient:
 
     Parameters
     ----------
-    density, numbers : the result of `ContinuousDensity.of`
+    density : ContinuousDensity, the log density as a JAX function
+    numbers : {name: value}, data and constants of the model, which the density takes as arguments
 
     Attributes
     ----------
@@ -255,13 +259,17 @@ class LogpAndGradient:
         self._prepare, self._evaluate = jitted(self._without_q), jitted(self._with_q)
 
     def _without_q(self, others: list[Any]) -> tuple[list[Any], Any]:
-        """The values that do not depend on the continuous variables, computed once per draw."""
+        """All that the density computes from variables which NUTS does not move: it stays the same for a
+        whole draw.
+        """
         q = jnp.zeros(self._density.size)
         values, self._from_there = separated(self._density.value_and_slope(q, others), q)
         return values, self._density.rest(others)
 
     def _with_q(self, values: list[Any], rest: Array, q: Array) -> tuple[Array, Array]:
-        """The log density and its gradient at q, given the result of `_without_q`."""
+        """The log density and its gradient at q, given what was computed of the variables that NUTS does not
+        move.
+        """
         value, slope = self._from_there(values, q)
         return value + rest, slope
 

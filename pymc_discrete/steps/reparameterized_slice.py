@@ -174,7 +174,9 @@ class ReparameterizedSlice(JaxStep):
         """The compiled draw.
 
         (seed (2,) uint32, q (size,), others, widths, (learn, due, sweeps)) -> (widths, (4 + size,) float):
-        the log density, the three statistics of `SliceInfo`, and the new q.
+        the widths of the intervals, and in one array the log density, three statistics and the new q. `learn`
+        says whether the draw enters the statistics from which widths follow, and `due` whether widths are
+        computed anew after the draw.
         """
         return _kept.get(self.density, self._make_draw)
 

@@ -67,7 +67,7 @@ class Address(NamedTuple):
 
 # ---------------------------------------------------------------- messages
 def as_chunk(parts: Any) -> Chunk | None:
-    """The `Chunk` in a message."""
+    """The draws of a chunk, as a `Chunk`, from a message."""
     if parts is None:
         return None
     first, draws, stats, blocks = parts
@@ -75,7 +75,7 @@ def as_chunk(parts: Any) -> Chunk | None:
 
 
 def as_handed(parts: Any) -> Handed:
-    """The `Handed` in a message."""
+    """The state of a chain whose draws were handed out to PyMC, as a `Handed`, from a message."""
     before, first, used, order, last, divergences = parts
     return Handed(before, first, used, ChainOrder(*order), last, divergences)
 
@@ -118,7 +118,8 @@ class Server:
 
     Attributes
     ----------
-    place, key : as in `Address`
+    place : the address of its socket: a name, or a host and a port
+    key : the key that clients must know
     """
 
     def __init__(self) -> None:
@@ -421,7 +422,7 @@ class FactsOfStep(NamedTuple):
     Attributes
     ----------
     home : the id of the process that made the step
-    address : Address
+    address : Address, where the home process serves the step
     ahead : the arguments of `Ahead` except the first one
     settings : the step's settings, which a `sampling_state` must share
     handed : the state from which the next chain continues, if the chain does not tune

@@ -51,7 +51,7 @@ def steps_for(
     Raises
     ------
     NotImplementedError, ValueError
-        For the reasons named in `AutoStep`.
+        For variables or options that no step can take. The message gives the reason and the remedy.
     """
     if vectors := described.moved_together(names):
         return with_step_of_vectors(described, vectors, names, all_in_jax, options)
@@ -165,8 +165,8 @@ def counts_along(step: DiscreteStep) -> list[str]:
 def with_step_of_vectors(
     described: DescribedModel, vectors: list[str], names: list[str], all_in_jax: bool, options: dict[str, Any]
 ) -> BlockedStep | CompoundStep:
-    """The steps for discrete variables, as by `steps_for`, where elements of the `vectors` cannot change
-    alone.
+    """The step for discrete variables, or one step made of several, where elements of the `vectors` cannot
+    change alone.
 
     The vectors get a step of their own, for which conditionals must be exact, whatever they cost. None of
     PyMC's own steps can move them.
@@ -198,7 +198,8 @@ def with_steps_of_pymc(
     without_jax: dict[str, tuple[str, NotImplementedError]],
     options: dict[str, Any],
 ) -> BlockedStep | CompoundStep:
-    """The steps for discrete variables, as by `steps_for`, where some enter terms that JAX cannot run.
+    """The step for discrete variables, or one step made of several, where some enter terms that JAX cannot
+    run.
 
     Parameters
     ----------

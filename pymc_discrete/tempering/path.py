@@ -24,8 +24,8 @@ from pymc_discrete.tempering.tempered import tempered
 _log = logging.getLogger("pymc.discrete")
 
 # With variables summed out, an evaluation of the log density may take at most this many times the counted
-# work of an evaluation without sums, about 8 times as long. In the mixture of three normals (see the top of
-# this file), a replica makes about 8 times as many round trips.
+# work of an evaluation without sums, which then takes about 8 times as long. In a mixture of three normals, a
+# replica makes about 8 times as many round trips with the labels summed out.
 MOST_TIMES_ON_PATH = 24.0
 
 
@@ -38,8 +38,10 @@ def path(model: pm.Model, names: Sequence[str]) -> tuple[pm.Model, Collapsed | N
 
     Raises
     ------
-    ValueError, NotImplementedError
-        For the reasons named in `tempered`.
+    ValueError
+        If the model has no likelihood.
+    NotImplementedError
+        If the likelihood of a variable has no term of its own.
     """
     found = without_discrete(model, names) if names else None
     if found is None:

@@ -46,7 +46,8 @@ def equal_rejections(betas: Array, rejections: Array, rungs: Any, wanted: Any) -
 
     Parameters
     ----------
-    betas, rejections : the inverse temperatures and rejections of `rungs` rungs, as in `barrier`
+    betas : (R,) float, the inverse temperatures of `rungs` rungs
+    rejections : (R - 1,) float, the mean probabilities that the replicas of neighbouring rungs do not swap
     wanted : () int, the number of rungs that there will be
 
     References

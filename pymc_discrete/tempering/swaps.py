@@ -70,7 +70,7 @@ def swapped(uniform: Array, t: Array, replica_at: Array, accept: Array) -> Array
     ----------
     uniform : (R - 1,) float, uniform random numbers
     replica_at : (R,) int, the replica at each rung before the swaps
-    accept : (R - 1,) float, the result of `acceptance`
+    accept : (R - 1,) float, the probabilities that the replicas of neighbouring rungs swap
 
     References
     ----------
@@ -87,10 +87,12 @@ def observed(traffic: Traffic, betas: Array, likelihoods: Array, accept: Array) 
 
     Parameters
     ----------
-    betas, likelihoods, accept : as in `acceptance`
+    betas : (R,) float, inverse temperatures
+    likelihoods : (R,) float, nats, the log likelihoods of the replicas at these rungs
+    accept : (R - 1,) float, the probabilities that the replicas of neighbouring rungs swap
     """
     half = jnp.diff(betas) / 2
-    weighed = lambda a: jnp.where(half > 0, half * a, 0.0)  # 0 * inf is 0
+    weighed = lambda a: jnp.where(half > 0, half * a, 0.0)  # no nan where betas are equal and a is infinite
     return traffic._replace(
         iterations=traffic.iterations + 1,
         rejections=traffic.rejections + (1 - accept),
