@@ -250,8 +250,8 @@ def in_large_groups(density: ModelDensity, names: set[str]) -> set[str]:
 
     The skills of one person are a small group, and the skills of many persons are many small groups. The
     states of a hidden Markov chain are a large group, as is a vector that one term reads as a whole. If there
-    are few groups, a joint draw is as good as a sum (see `at_once`), so that a group also counts as large if
-    it has more sites than there are groups.
+    are few groups, a joint draw of a group's sites is as good as a sum over them, so that a group also counts
+    as large if it has more sites than there are groups.
     """
     space, plan = density.space, density.plan
     among, of_site = np.zeros(space.d, bool), space.names

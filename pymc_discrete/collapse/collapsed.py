@@ -167,7 +167,7 @@ class Collapsed:
 
     @property
     def identity(self) -> list[Any]:
-        """A key of everything that the object computes; see `model.identity`."""
+        """A key of everything that the object computes, by which a compiled program is found on disk."""
         sums = [[type(s), s.counts, s.shared, s.places] for s in (self.sums, self.in_stretches)]
         read = [self._values, self._graphs_read]
         return [self.density, sums, self.windows and self.windows.first, self.stretched, self.far, read]
@@ -370,8 +370,8 @@ class Collapsed:
         return total, self._drawn_again(key_again, context, x, usual)
 
     def total_draw_and_probabilities(self, key, context: ContextOfModel, stretches, usual):
-        """The results of `total_and_draw`, and (d, K), the probability of each value that a site is summed
-        over, given the other variables.
+        """The logarithm of the sum over the sites; (d,) int, a draw of the sites; and (d, K), the probability
+        of each value that a site is summed over; the last two given the other variables.
 
         The mean of these probabilities over draws estimates p(z_i = k), with less variance than the share of
         draws with z_i = k.

@@ -554,12 +554,13 @@ class Elimination:
     def _passed(
         self, tables: Sequence[Any], along: Callable[..., Any], out: Callable[..., Any]
     ) -> tuple[Any, list[list[Any]]]:
-        """The logarithm of the sum over all sites, and for each group of each stage the arrays to keep.
+        """The logarithm of the sum over all sites, and for each group of each stage the arrays that are kept,
+        since draws of the sites need them.
 
         Parameters
         ----------
         along, out : functions for `Paths` and for `EliminatedSites`: each takes a group and all arrays of
-            tables so far, and returns the array of tables that the group leaves, and the arrays to keep
+            tables so far, and returns the array of tables that the group leaves, and the arrays that are kept
         """
         arrays, total, stages = list(tables), jnp.zeros(()), []
         for stage in self.stages():
@@ -579,7 +580,7 @@ class Elimination:
 
         Parameters
         ----------
-        stages : the second result of `joined`
+        stages : the tables of every group of every stage, which `joined` returns
         """
         pairs = zip(self.stages(), stages, strict=True)
         ends = [(g, t) for groups, tables in pairs for g, t in zip(groups, tables, strict=True)]
@@ -605,7 +606,7 @@ class Elimination:
         Parameters
         ----------
         uniforms : (d,), random numbers, uniform in [0, 1)
-        stages : the second result of `joined`
+        stages : the tables of every group of every stage, which `joined` returns
         """
         return self._assigned(choose, uniforms, stages)
 

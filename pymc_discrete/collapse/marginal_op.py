@@ -25,10 +25,10 @@ from pymc_discrete.structure.numbers import Number
 class SummedOut(Op):
     """The log density of some terms of a model with discrete variables summed out, and its gradient.
 
-    The inputs are, in this order: the variables that are not summed out and the numbers that the terms read,
-    as in `graph.others` of the density; the vector of stretches, if there are any; and the data of the model
-    that the terms read. Where these data differ from `data`, the log density is nan. The outputs are the log
-    density and its derivative with respect to every float variable.
+    The inputs are, in this order: the variables that are not summed out and the numbers that the terms read;
+    a vector that says over which values sites are summed, if these change from draw to draw; and the data of
+    the model that the terms read. Where these data differ from `data`, the log density is nan. The outputs
+    are the log density and its derivative with respect to every float variable.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class SummedOut(Op):
 
     @property
     def identity(self) -> list[Any]:
-        """A key of everything that the Op computes: graphs, summed sites and their values; see
-        `model.identity`.
+        """A key of everything that the Op computes, by which a compiled program is found again on disk:
+        graphs, summed sites and their values.
         """
         graph, space = self.sums.density.graph, self.sums.density.space
         terms = [*graph.values, *graph.others, *(term for _, term in graph.terms)]

@@ -149,7 +149,7 @@ def of_draws(
     names : the variables to sum out
     each : (sums, key, context) -> (() nats, the logarithm of the sum; results to keep; (d, K) the probability
         of each site's values), for one draw of the other variables, which is in `context`
-    truncate : as in `recover`
+    truncate : {name: (lower, upper)}, the values, inclusive, that a variable without bounds is summed over
     given : draws of the other variables, by default the draws of the posterior
 
     Returns
@@ -206,7 +206,8 @@ def jax_seed(random_seed: Any) -> int:
 def of_chains(
     sums: Sums, each: Callable[[Sums, Any, Any], tuple[Any, Any, Any]], keys: Any, inputs: list[Any]
 ) -> tuple[Any, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The results of the function `each` (see `of_draws`) for every draw in the inputs (chains, draws, ...).
+    """The results of the function `each`, which gets the sums over the discrete variables, a key and one draw
+    of the other variables, for every draw in the inputs (chains, draws, ...).
 
     Returns
     -------

@@ -144,8 +144,8 @@ class Repeats:
             for n, out in enumerate(node.outputs):
                 if out not in read or out in leaves:
                     continue
-                # An Op that sites enter and that has no rule makes its term dense, and `of` makes no sum with
-                # dense terms.
+                # An Op has no rule if it is not known which elements of its inputs it reads. If sites entered
+                # such an Op, its term would join all sites, and `of` would have returned None.
                 assert rule is not None
                 index = np.unique(np.concatenate(read[out]))
                 rows = rule.entry[n][index] if isinstance(rule, Entries) else index

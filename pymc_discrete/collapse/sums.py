@@ -221,8 +221,8 @@ class Sums:
         )
 
     def logdensity_of(self, inputs: Sequence[Any], stretches: Any = None):
-        """`logdensity` at values of the other variables, with derivatives that are finite where `logdensity`
-        is.
+        """() nats, the log density summed over the sites, at values of the other variables, with derivatives
+        that are finite wherever the log density is.
 
         The derivative of x log(mu) at mu = 0, in the log density of a Poisson count x, is nan also where x
         is 0 and the term has no influence; such derivatives are taken as 0.

@@ -204,7 +204,8 @@ def tangent_points(b: Any, c: Any):
 
 # ---------------------------------------------------------------- densities
 def unit_density(x: Any, c: Any):
-    """The density of J*(1, c), a `FactoredDensity` (Polson et al. 2013, Sect. 4).
+    """The density of J*(1, c) as two factors, of which the first is an exponential (Polson et al. 2013, Sect.
+    4).
 
     The density of J*(1, 0) is the sum of (-1)^n a_n(x) in two ways, where
 
@@ -229,7 +230,8 @@ def log_right_term(x: Any, c: Any):
 
 
 def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None):
-    """The density of J*(h, c), a `FactoredDensity` (Windle et al. 2014, for h from 1 to 4).
+    """The density of J*(h, c), for h from 1 to 4, as two factors, of which the first is an exponential
+    (Windle et al. 2014).
 
     The density of J*(h, 0) is the sum of (-1)^n a_n(x), where
 
@@ -256,7 +258,8 @@ def series_density(x: Any, parameters: tuple[Any, Any], terms: int | None = None
 
 
 def fourier_density(w: Any, characteristic: tuple[Any, Any]):
-    """The density at w of a variable with this `characteristic_function`, a `FactoredDensity`.
+    """The density at w of a variable with a given characteristic function, as two factors, of which the
+    first, an exponential, is 1.
 
     The Fourier integral of the characteristic function is computed by the trapezoidal rule with points that
     are `distance` apart. The result is the sum of the density over all w + 2 pi k / distance, k an integer

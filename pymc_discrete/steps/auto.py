@@ -62,15 +62,15 @@ class AutoStep(DiscreteStep):
     vars : RV, name or value variable, or a list of them, optional
         Discrete variables to sample, none of which is summed out; by default all of them.
     differences, transitions, support, window, start, integrate, target_accept, nuts
-        As in `GibbsWithGradients`. If one of these options is given, discrete variables are sampled in the
-        way that it says, and nothing is summed or integrated out; `support` has this effect for the variables
-        that it names only.
+        Options of the steps for discrete variables, as in `GibbsWithGradients`. If one of these options is
+        given, discrete variables are sampled in the way that it says, and nothing is summed or integrated
+        out; `support` has this effect for the variables that it names only.
     temper : bool or dict
         As in `pmd.sample`: replicas at inverse temperatures between the prior and the posterior, for chains
         that do not stay in one mode. The step then moves the whole model, and no other step may stand beside
         it. The log says what the group ``tempering`` of `pmd.sample` holds.
     model, blocked, rng, initial_point, compile_kwargs
-        As in `GibbsWithGradients`.
+        As in PyMC's own steps; `compile_kwargs` has no effect, since these steps compile through JAX.
 
     Raises
     ------

@@ -130,8 +130,8 @@ class JaxStep(DrawsAhead, BlockedStep):
         return [str(v.name) for v in self.vars if v.name not in self.by_nuts]
 
     def draw_ahead(self, by_nuts: Sequence[str] = (), of_nuts: OfNuts = OfNuts()) -> None:  # noqa: B008
-        """Make draws ahead from now on, together with some more variables, which NUTS moves in the same
-        program.
+        """From now on, make draws before PyMC asks for them, together with draws of some more variables,
+        which NUTS moves in the same program.
         """
         self.by_nuts, self.of_nuts = list(by_nuts), of_nuts
         self.settings = f"{self.described()} {of_nuts}" if by_nuts else self.described()

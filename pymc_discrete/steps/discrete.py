@@ -108,8 +108,8 @@ class DiscreteStep(JaxStep):
     target_accept : float, default 0.8
         Acceptance that the step size of NUTS is tuned to, where the step moves continuous variables.
     nuts : dict, optional
-        "max_treedepth" (10) and "dense" ("auto") of this NUTS, as in `sample`, which takes `target_accept`
-        and `nuts` itself.
+        Options of this NUTS: "max_treedepth" (10), the largest depth of a trajectory, and "dense" ("auto"),
+        whether the mass matrix is dense. In `pmd.sample` both options are arguments of `sample`.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 

@@ -66,7 +66,7 @@ class DrawsAhead(HasChain):
         return type(self).__name__
 
     def start_ahead(self) -> None:
-        """Make draws ahead from now on."""
+        """From now on, make draws before PyMC asks for them."""
         self.draws_ahead, self._served = True, Served(self._source_for_others)
         self.__dict__["_state_class"] = AheadState
 

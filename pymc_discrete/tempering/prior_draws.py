@@ -190,7 +190,7 @@ class PriorDraws:
 
     @property
     def identity(self) -> list[Any]:
-        """A key of everything that the object computes; see `model.identity`."""
+        """A key of everything that the object computes, by which a compiled program is found on disk."""
         return [*self._graphs, *self._transforms, self._names]
 
     def __call__(self, key: Array, point: dict[str, Any]) -> dict[str, Array]:
