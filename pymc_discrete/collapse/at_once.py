@@ -65,8 +65,8 @@ def affordable_sums(density: Density) -> Sums | None:
 
 
 def sums_worth_it(density: ModelDensity) -> Sums | None:
-    """The sums by which all sites of a density can be drawn at once, where all supports are finite; else
-    None.
+    """The sums by which all sites of a density with finite supports can be drawn at once; None where no sites
+    interact, or where such a draw takes too much work.
     """
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])

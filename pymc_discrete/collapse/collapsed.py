@@ -340,7 +340,9 @@ class Collapsed:
 
     # ------------------------------------------------------------ pure JAX functions
     def context(self, point: Mapping[str, Any]):
-        """The context of the density, given {name: value} of the other value variables and the numbers."""
+        """The context of the density, given {name: value} of the numbers and of the value variables that are
+        not summed out.
+        """
         return self.density.without_parts(self.inputs(point))
 
     def inputs(self, point: Mapping[str, Any]) -> list[Any]:

@@ -76,7 +76,7 @@ class Whole(NamedTuple):
 
     @property
     def entries(self) -> float:
-        """The number of states."""
+        """The number of states of the block, each of which is an entry of the table."""
         return float(np.prod(self.widths, dtype=float))
 
 

@@ -706,7 +706,9 @@ def sites_summed_out(group: EliminatedSites, arrays: list[Any]):
 
 
 def largest_of_sites(group: EliminatedSites, arrays: list[Any]):
-    """The tables, nats, of the largest entry over the values of each site of a group; and its tables."""
+    """The tables, nats, that remain if sums over a group's sites are replaced by their largest summands; and
+    the tables before.
+    """
     table = joint(group, arrays)
     return rows_first(table.max(0)), rows_first(table)
 

@@ -222,7 +222,7 @@ class QuadraticForm(NamedTuple):
         cls, described: DescribedModel, names: Sequence[str], moved: Sequence[str]
     ) -> "QuadraticForm | None":
         """A model's log density as a quadratic form in some of the variables `moved`, which no step names;
-        None if it is none. The discrete variables `names` are those of one step.
+        None if it has no such form. The discrete variables `names` are those of one step.
         """
         model, block = described.model, described.block(names)
         graph = logp_graph(model, list(names), block.point, block.supports)

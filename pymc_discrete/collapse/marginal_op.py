@@ -83,7 +83,7 @@ class SummedOut(Op):
 
     # ------------------------------------------------------------ in JAX
     def value(self, *inputs):
-        """() nats, the log density."""
+        """() nats, the log density of the terms with the discrete variables summed out."""
         end = self.others + self.stretched
         others, data = inputs[: self.others], inputs[end:]
         stretches = inputs[self.others] if self.stretched else None
@@ -92,7 +92,9 @@ class SummedOut(Op):
         return jnp.where(jnp.stack(same).all(), value, jnp.nan) if same else value
 
     def value_and_slopes(self, *inputs):
-        """The log density, and its derivative with respect to every float variable."""
+        """The log density with the discrete variables summed out, and its derivatives with respect to all
+        float variables.
+        """
         moving = self._moving(inputs)
 
         def of_floats(*floats):

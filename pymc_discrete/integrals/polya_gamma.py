@@ -295,7 +295,7 @@ def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
     # exp(2 (p - c)) - 1, written without the difference p - c, which loses digits where c is large
     farther = jnp.expm1(4 * y**2 / ((size + c**2) * (p + c)))
     squeeze = jnp.exp(-2 * c)
-    # |cosh(p - i q)|^2 = cosh(c)^2 + sinh(p - c) sinh(p + c) - sin(q)^2, divided by cosh(c)^2, less 1
+    # |cosh(p - i q) / cosh(c)|^2 - 1, from |cosh(p - i q)|^2 = cosh(c)^2 + sinh(p - c) sinh(p + c) - sin(q)^2
     hyperbolic = farther * (farther - jnp.expm1(-4 * c)) / (1 + farther)
     growth = (hyperbolic - 4 * squeeze * sine**2) / (1 + squeeze) ** 2
     # cosh(p - i q) = exp(p - i q) (1 + exp(-2 p) exp(2 i q)) / 2
@@ -352,10 +352,10 @@ def unit_envelope(c: Any) -> Envelope:
     `CROSSING`, and above R beyond. Otherwise the right line is R.
     """
 
-    def curve(x):  # L(x) + 1.5 log(x)
+    def curve(x):  # L(x) + 1.5 log(x), L(x) being the log of the first term of one series
         return -((1 - c * x) ** 2) / (2 * x)
 
-    def slope(x):  # the slope of L
+    def slope(x):  # the slope of the log of the first term of one series
         return -1.5 / x + (1 / x - c) * (1 / x + c) / 2
 
     mode = 2 / (3 + jnp.sqrt(9 + 4 * c**2))

@@ -111,7 +111,7 @@ def is_single(v: Variable) -> bool:
 
 
 def as_scalar(v: Variable) -> Variable:
-    """The element of a tensor that has only one, see `is_single`, as a scalar without axes."""
+    """The element of a tensor that has only one element, as a scalar without axes."""
     return v.dimshuffle(()) if v.type.ndim else v
 
 

@@ -190,7 +190,7 @@ class Ahead:
     def _moved_by_others(self, changed: list[str], point: PointType) -> None:
         """Continue from a point at which other steps have moved variables."""
         assert self._source is not None
-        # other steps will move the variables of the next chains, too, whose draws made ahead are then useless
+        # draws made ahead for the next chains are discarded, since other steps will move their variables
         self._foresee_nothing()
         left = [] if self._ended else [n for n in changed if n in self.by_nuts]
         if left := [name for name in left if name not in self._order.left]:

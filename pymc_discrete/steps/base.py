@@ -89,7 +89,7 @@ class JaxStep(DrawsAhead, BlockedStep):
         cls.check_options(options)
         model = model_of(options.get("model"), vars, cls.__name__)
         values = values_by_name(model)
-        # PyMC keeps the options and pickles them with the step; the target is removed, so it is not pickled
+        # PyMC pickles the options with the step. A target among them, which was built already, is left out.
         options.pop("_target", None)
         names = block_of(model, vars, cls.kind, constrained=cls.constrained, equations=cls.equations)
         for name in free(model, cls.kind) if vars is None else ():

@@ -28,7 +28,7 @@ from pymc_discrete.steps.methods import BlockGibbs, DiscreteLangevin, SwendsenWa
 _log = logging.getLogger("pymc.discrete")
 
 
-# {step: the reason for its choice, which is logged}; how differences are found, the step itself logs
+# {step: the reason for its choice, which is logged}; the step itself logs how differences are found
 WHY = {
     BlockGibbs: "conditionals are exact",
     TreeGibbs: "conditionals are exact, and the sites that interact are drawn at once",
@@ -59,7 +59,7 @@ def steps_for(
     try:
         whole = target_for(described, names, options)
         without_jax = terms_without_jax(cast(ModelDensity, whole.density).graph.terms, names)
-    except NotImplementedError:  # some Ops without a JAX version already fail when the graph is analysed
+    except NotImplementedError:  # the analysis of a graph refuses some Ops without a JAX version
         without_jax = variables_without_jax(model, names)
         if not without_jax:
             raise

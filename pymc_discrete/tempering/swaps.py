@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-# which end of the ladder a replica was at last: none yet, the prior, or the posterior after the prior
+# the end of the ladder that a replica visited last: none yet, the prior, or the posterior after the prior
 NOWHERE, FROM_PRIOR, FROM_POSTERIOR = 0, 1, 2
 
 
@@ -23,7 +23,7 @@ class Traffic(NamedTuple):
     up, down : (R - 1,) float, the logarithms of the sums of exp(d L / 2) at the lower of two neighbouring
         rungs, and of exp(-d L / 2) at the upper one, d being the difference of their inverse temperatures,
         and L, in nats, the log likelihood
-    heading : (R,) int, for each replica which end of the ladder it was at last
+    heading : (R,) int, for each replica the end of the ladder that it visited last
     round_trips : () int, how often a replica came back from the posterior to the prior
     """
 
