@@ -346,12 +346,12 @@ class Collapsed:
         return self.density.without_parts(self.inputs(point))
 
     def inputs(self, point: Mapping[str, Any]) -> list[Any]:
-        """The values of all variables that the density of the discrete variables reads beside these, from
-        which its context is computed.
+        """The values of all variables that the density reads and that are not summed out, from which its
+        context is computed.
 
         Parameters
         ----------
-        point : {name: value} of the other value variables and the numbers
+        point : {name: value} of the numbers and of the value variables that are not summed out
         """
         read = iter(self._read(*(point[str(v.name)] for v in self._values)))
         others = self.density.graph.others
@@ -411,7 +411,7 @@ class Collapsed:
 
         Parameters
         ----------
-        x : (d,) int
+        x : (d,) int, the current values of the sites
         usual : (d,) float, values about which stretches are laid; they must not depend on x
         first : () bool, whether the chain is at its start
         """

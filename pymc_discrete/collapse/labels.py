@@ -42,8 +42,8 @@ class Labels(Analysis[np.ndarray]):
         rule = self.dependence.rule(node)
         if rule is None:
             return [self._distinct(v) for v in node.outputs]
-        # An input that every element reads as a whole cannot distinguish elements. The rule of the Op marks
-        # such an input by None, or by an array whose second axis has length 0, and the input is left out.
+        # An input that every element reads as a whole cannot distinguish elements, and is left out. Of such
+        # an input, the list of what each element reads has None, or an array whose second axis has length 0.
         read = [
             np.where(reads >= 0, labels[reads], -1)
             for reads, labels in zip(rule.reads, values, strict=True)

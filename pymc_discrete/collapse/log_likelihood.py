@@ -62,7 +62,8 @@ class LogLikelihood:
     Attributes
     ----------
     observed : names of the observed variables that read the discrete ones
-    switches : {observed variable: the variable of its switches}
+    switches : {observed variable: a binary variable, each element of which decides whether an observation
+        counts}
     ranges : Ranges, for the variables that are summed over a range about their draws
 
     Raises
@@ -203,7 +204,9 @@ class LogLikelihood:
         return [(label, n) for n, label in labels.items() if n in seen]
 
     def _sites_of_switches(self, sums: Sums) -> np.ndarray:
-        """(n,) int, the sites that are switches of the observations, in the order of `observed`."""
+        """(n,) int, the binary site of each observation that decides whether the observation counts, in the
+        order of `observed`.
+        """
         space = sums.density.space
         return np.concatenate([space.numbers(self.switches[name]).ravel() for name in self.observed])
 

@@ -25,7 +25,8 @@ SMALLEST_PRODUCT = {"float64": 1e-250, "float32": 1e-30}
 
 @jax.custom_vjp
 def messages(unary, pairs):
-    """The messages that arrive along paths.
+    """The messages that arrive along paths: tables of w consecutive sites, each the logarithm of the sum over
+    all sites before them.
 
     Parameters
     ----------
@@ -173,8 +174,9 @@ def assigned_backward(pick, given, weights, pairs, ends, counts, common=None):
 def messages_in_common(unary, pairs, common):
     """The messages that arrive along paths which all have the same tables of a site and the next sites.
 
-    The sums over the values of a site are then one product of matrices for all paths. Where an entry of the
-    product is too small for a float, the sums over this site's values are taken in logarithms.
+    A message is a table of w consecutive sites, the logarithm of the sum over all sites before them. The sums
+    over the values of a site are then one product of matrices for all paths. Where an entry of the product is
+    too small for a float, the sums over this site's values are taken in logarithms.
 
     Parameters
     ----------

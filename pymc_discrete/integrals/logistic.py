@@ -46,7 +46,7 @@ class Trials(NamedTuple):
 
     Attributes
     ----------
-    successes, trials : a and b
+    successes, trials : the number a of successes in b trials, and b, for each element
     possible : whether the data have a positive probability at all
     """
 

@@ -284,7 +284,7 @@ def characteristic_function(b: Any, c: Any, mean: Any, sd: Any):
 
     Returns
     -------
-    real, imaginary : (points, n) float
+    real, imaginary : (points, n) float, the two parts of the function's values
     """
     number, distance = FOURIER_GRID[b.dtype.itemsize]
     y = distance * jnp.arange(1, number + 1, dtype=b.dtype)[:, None] / sd

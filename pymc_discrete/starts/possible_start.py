@@ -45,7 +45,7 @@ def possible_start(density: ModelDensity, x: np.ndarray, inputs: Any, rng: np.ra
     Parameters
     ----------
     density : the density of the block
-    x : (d,) int
+    x : (d,) int, the state at which the chain would start
     inputs : the inputs of the density's context
     rng : a random generator, which is used only if x is impossible
     """

@@ -109,7 +109,8 @@ class DiscreteStep(JaxStep):
         Acceptance that the step size of NUTS is tuned to, where the step moves continuous variables.
     nuts : dict, optional
         Options of this NUTS: "max_treedepth" (10), the largest depth of a trajectory, and "dense" ("auto"),
-        whether the mass matrix is dense. In `pmd.sample` both options are arguments of `sample`.
+        whether the mass matrix is dense. With `pmd.sample`, `target_accept` and `nuts` are given to `sample`
+        itself.
     model, blocked, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 

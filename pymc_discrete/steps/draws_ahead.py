@@ -100,9 +100,9 @@ class DrawsAhead(HasChain):
         made = programs().Engines(
             self.model, moves.steps, moves.summed, moved, moves.of_nuts, moves.instead, self.replicas
         )
-        # JAX must be running when its warning is hidden, and it is: `Engines` has asked for its devices. The
-        # warning is hidden before the first chunk is made, which takes long: a user may interrupt it, and the
-        # next call of `pm.sample` may fork.
+        # JAX's warning about forks can be hidden only once JAX is running, which it is: `Engines` has asked
+        # for its devices. The warning is hidden before the first chunk is made, which takes long: a user may
+        # interrupt it, and the next call of `pm.sample` may fork.
         no_warning_of_forks()
         return made
 

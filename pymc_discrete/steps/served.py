@@ -423,7 +423,8 @@ class FactsOfStep(NamedTuple):
     ----------
     home : the id of the process that made the step
     address : Address, where the home process serves the step
-    ahead : the arguments of `Ahead` except the first one
+    ahead : the arguments of `Ahead` but its source: the step's name, its variables, and the places of
+        statistics
     settings : the step's settings, which a `sampling_state` must share
     handed : the state from which the next chain continues, if the chain does not tune
     stats_dtypes, stats_dtypes_shapes : the attributes of the step

@@ -145,9 +145,9 @@ def sampled_instead(model: pm.Model, names: list[str]) -> list[Any]:
 def counts_along(step: DiscreteStep) -> list[str]:
     """Variables, in the space of a step, that are counts which limit each other, and that NUTS may also move.
 
-    If some counts of the step are tied to continuous variables that NUTS moves, all counts of the step are
-    named. None are named where counts are independent given the continuous variables, such as the abundances
-    at several places: draws of each from its conditional are as good as moves by NUTS.
+    If some counts of the step mix slowly with continuous variables that NUTS moves, all counts of the step
+    are named. None are named where counts are independent given the continuous variables, such as the
+    abundances at several places: draws of each from its conditional are as good as moves by NUTS.
     """
     moved = for_nuts(step.model)
     density, space = cast(ModelDensity, step.target.density), step.target.space
