@@ -101,8 +101,8 @@ def elements_per_variable(
     elements : (n,) int
         Flat indices of the elements; by default 0, ..., n - 1.
     pad : bool
-        Whether every site of a variable gets one entry, see `SiteElements.complete`. A site that moves
-        together with others always gets one entry.
+        Whether every site of a variable gets exactly one entry, a row of `SiteElements`, though few elements
+        depend on it. Where sites of the variable move together, each gets one in any case.
     """
     elements = np.arange(len(sites)) if elements is None else elements
     owner, element = sites[sites >= 0], np.repeat(elements, (sites >= 0).sum(1))
@@ -110,8 +110,8 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            # If several sites move together, the entry of a site is found by the number of the site, so each
-            # site must have exactly one entry.
+            # If several sites move together, the row of a site in `SiteElements` is found by the site's
+            # number, so each site must have exactly one row.
             padded = pad or v.constraint is not None or v.lines is not None
             by_variable[n] = SiteElements.build(
                 owner[of_variable], element[of_variable], start, v.size, padded

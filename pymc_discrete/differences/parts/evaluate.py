@@ -260,7 +260,7 @@ class Reader:
         values = self._memo[key][n]  # (r, ..., c, k): c elements of each entry at k candidates
         place = place.reshape(*entry.shape, -1)
         places = place.reshape(-1, place.shape[-1])
-        if (places == places[:1]).all():  # what is read of an entry has the same places in all entries
+        if (places == places[:1]).all():  # one slice serves, since all entries are read at the same places
             values = (
                 values
                 if np.array_equal(places[0], np.arange(values.shape[-2]))

@@ -154,8 +154,8 @@ class Pointwise(TermElements):
     def cost_of_value(self) -> float:
         """Counted operations of evaluating all elements once, at one value of every site.
 
-        The graph has tensors between a site and the elements of the term. Those of their elements count that
-        are read and depend on the site.
+        Of a tensor between the site and the term, only those elements are counted that depend on the site and
+        are read for the term's elements.
         """
         graph = self.dependence.graph
         var, site = self.term.var, graph.values[self.n]

@@ -114,9 +114,9 @@ class Incremental(MoveByMove):
     ----------
     term : Term
     total : Variable
-        The term's `total`.
+        The scalar value of the term in the graph.
     frontier : list of Frontier
-        The result of `frontier_of`.
+        The tensors from which on the term is evaluated again.
     """
 
     mixing = True

@@ -111,7 +111,7 @@ class TablesOfSide(NamedTuple):
 
 
 def values_axis(positions) -> int:
-    """The axis of K in the result of `Side.table_of` for these positions."""
+    """The axis of the K values of a site in the tables that `Side.table_of` returns for these positions."""
     return 1 if positions is None or isinstance(positions, np.ndarray) else 2
 
 
@@ -193,7 +193,8 @@ class Pair:
         ----------
         side : Side
             The side of the pairs that the sites are on.
-        table : the result of `Side.table_of` for `positions`, or the `log_odds` of this result
+        table : the tables of the pairs, from `Side.table_of`; or, for sites of two values, the tables of the
+            upper value less those of the lower
         x : (d,) int
         positions : (r,) int
             Entries of `side.site_pairs`, one for each site; None means all.
@@ -253,7 +254,8 @@ class PairTable(NamedTuple):
     positions : (r,) int
         The entries of `side.site_pairs` that belong to the sites, -1 for none; None means all.
     table : array
-        The result of `Side.table_of` for `positions`, or the `log_odds` of this result.
+        The tables of the sites' pairs, from `Side.table_of`; or, for sites of two values, the tables of the
+        upper value less those of the lower.
     """
 
     pair: Pair
@@ -353,8 +355,8 @@ class Tables(Part):
         return self._log_weights(n, state.x, context, inside)
 
     def _log_weights(self, n: int, x, context: SiteTables, without=None):
-        """The result of `log_weights`; None if there is no table of single sites and `without` leaves out all
-        pairs.
+        """(r, K) nats, the sum of the tables at each value of some sites of variable n, or for tables of log
+        odds (r, 1); None if there is no table of single sites and `without` leaves out all pairs.
         """
         total = context.unary
         for pair, side, positions, table in context.pairs:
