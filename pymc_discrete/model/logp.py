@@ -160,8 +160,8 @@ def logp_graph(
         *divided(named, [*depend, *(guard in moving for _, guard in guards)]),
         {**point, **{str(v.name): v.value for v in read}},
         groups | groups_of_others,
-        # the conditions of decisions, and numbers derived from others, are written as functions of the
-        # model's own numbers
+        # how the numbers of another model give the numbers of this graph, and the conditions on numbers under
+        # which the graph holds
         Derivation(read, derived, [*decisions, *of_indices]),
         stacked.written_as_one,
         out_of_bounds,

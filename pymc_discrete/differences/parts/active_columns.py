@@ -2,10 +2,10 @@ r"""Exact differences for many columns whose coefficients are integrated out, of
 
 Where each of p coefficients has a gate :math:`g_k`, a function of one site, differences follow from the
 diagonal :math:`T_{kk}` and the column :math:`t_k` of the tableau that the part `Swept` keeps: the precision
-matrix and the linear term of all coefficients, swept on the active ones. This part keeps the diagonal and the column only. All
-other elements of the tableau follow from the covariance K (n, n) of the linear predictor, whose quadratic
-form has the matrix :math:`P_0` (`integrals.active`). A move needs one row of the tableau, and computes it
-from the columns x of the design matrix:
+matrix and the linear term of all coefficients, swept on the active ones. This part keeps the diagonal and the
+column only. All other elements of the tableau follow from the covariance K (n, n) of the linear predictor,
+whose quadratic form has the matrix :math:`P_0` (`integrals.active`). A move needs one row of the tableau, and
+computes it from the columns x of the design matrix:
 
 .. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
 
