@@ -156,7 +156,7 @@ class In32Bits:
         return self._plain.get(var, var)
 
     def low(self, var: Variable) -> Variable:
-        """The rewritten form of an integer modulo 2^32, as int32, whose sums no other rewrite splits."""
+        """An integer modulo 2^32 in the rewritten graph, as int32: later rewrites split no sum of int32."""
         return self._low[var] if var in self._low else wrapped(self.plain(var))
 
     def index(self, var: Variable) -> Variable:
