@@ -70,7 +70,7 @@ class ModelDensity(SumOfParts):
     untouched : Untouched
         The terms that do not depend on the block.
     width_of_jax : bool
-        Whether numbers have the width that JAX is set to, instead of the width of PyTensor's floats.
+        Whether numbers have as many bits as JAX is set to, 32 or 64, instead of those of PyTensor's floats.
     """
 
     width_of_jax = False

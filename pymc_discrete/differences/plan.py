@@ -201,8 +201,8 @@ class Plan:
             ends = (sites[members, 0], sites[members, 1])
             pair = Pair(term, members, *ends, (int(a), int(b)), dependence, space)
             if not all(side.site_pairs.unique for side in pair.sides):
-                # A few sites have most of the pairs. Tables with as many pairs for each site would be mostly
-                # padding.
+                # Where a few sites have most of the pairs, no table is made: with room for as many pairs at
+                # every site, it would be mostly padding.
                 remaining[members] = True
                 continue
             pairs.append(pair)

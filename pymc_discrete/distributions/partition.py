@@ -115,7 +115,7 @@ def labels_and_clusters(rv: TensorVariable) -> tuple[int, int]:
     return log_weights.type.shape[0], int(constant_value(most))
 
 
-# ---------------------------------------------------------------- its log density
+# ---------------------------------------------------------------- the log density of the random variable
 class PartitionOfSites(Discrete):
     """The PyMC distribution whose random variable is `PartitionRV`."""
 

@@ -415,7 +415,8 @@ class Walk:
     def _globals(self, function: FunctionType) -> list[bytes]:
         """Digests of the global names that a function reads, and of the modules that it imports."""
         codes = nested(function.__code__)
-        # all names and strings in the code of the function, among them the members of modules that it reads
+        # All names and strings in the code of the function. Of a module of the user, only members with one of
+        # these names are digested.
         words = {w for code in codes for w in (*code.co_names, *code.co_consts) if isinstance(w, str)}
         found = []
         for module, name in sorted({read for code in codes for read in reads_of(code)}):

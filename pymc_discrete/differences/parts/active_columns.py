@@ -106,7 +106,7 @@ class ActiveColumns(OfGates):
         read = [v for v in self.columns.form[1:] if not isinstance(v, Constant)]
         return [*read, *context_inputs([self.of_gates], self.graph.values)]
 
-    # ------------------------------------------------------------ quantities that are kept
+    # ------------------------------------------------------------ what is kept per context and per state
     def context(self, arrays: dict[Variable, Any]) -> ColumnsContext:
         form = PredictorForm(
             jnp.zeros(self.p),

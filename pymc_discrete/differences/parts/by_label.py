@@ -396,7 +396,7 @@ class ByLabel(MoveByMove):
             return None
         return cls(term, total, found, dependence, space)
 
-    # ------------------------------------------------------------ the sites and the variables that enter
+    # ------------------------------------------------------------ sites and variables that enter the term
     @cached_property
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))

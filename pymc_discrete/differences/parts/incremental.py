@@ -128,7 +128,7 @@ class Incremental(MoveByMove):
         self.term, self.total, self.frontier = term, total, frontier
         self.row_elements = sum(self.graph.size(f.var) for f in frontier)
 
-    # ------------------------------------------------------------ the sites and the variables that enter
+    # ------------------------------------------------------------ sites and variables that enter the term
     @property
     def linear(self) -> bool:
         """Whether one of the tensors of the frontier is a linear map."""

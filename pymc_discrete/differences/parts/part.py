@@ -182,7 +182,7 @@ class Part(ABC):
         return self.differences(n, state, at, context)
 
     def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
-        """{tensor: new value} of the `tensors` that change when a site of variable n moves.
+        """{tensor: new value} of those tensors read as a whole that change when a site of variable n moves.
 
         Parameters
         ----------

@@ -195,7 +195,7 @@ class OfGates(Part):
             sites is not None and sites.shape[1] <= 1 and not any(dependence.graph.depends(v) for v in others)
         )
 
-    # ------------------------------------------------------------ the sites and the variables that enter
+    # ------------------------------------------------------------ sites and variables that enter the integral
     @cached_property
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))

@@ -81,12 +81,14 @@ class Side(NamedTuple):
         ----------
         tables : TablesOfSide
         positions : (r,) int
-            Entries of `site_pairs`; None means all.
+            The rows of `site_pairs` for these sites; None means all.
 
         Returns
         -------
         (deg, K, K across, r) nats
-            The shape is (r, deg, K, K across) where the positions are known at run time only.
+            For each of r sites the tables of up to deg pairs: over the K values of the site, and those of the
+            site at the other end. The shape is (r, deg, K, K across) where the positions are known at run
+            time only.
         """
         if positions is None:
             return tables.sites_last
@@ -99,6 +101,9 @@ class TablesOfSide(NamedTuple):
 
     Code for all sites at once is vectorised over the sites, which must then be adjacent in memory. The tables
     of a few sites, known at run time only, are fetched faster if the tables of each site are contiguous.
+
+    There are R sites with up to deg pairs each; a table is over the K values of the site and the "K across"
+    values of the site at the other end of the pair.
 
     Attributes
     ----------
