@@ -78,7 +78,8 @@ def target_from_model(
         support=support,
         window=window,
         integrate=integrate,
-        # A user may make a factor graph of the target, for example, which needs data as constants.
+        # Data stay constants of the density, since a user may make a factor graph of the target, which needs
+        # constants.
         with_numbers=False,
         constrained=vars is not None,
     )
@@ -201,7 +202,11 @@ def density_of(
 
     Parameters
     ----------
-    block, differences, window, integrate, whole : the arguments of `ModelDensity`
+    block : the variables, described
+    differences, window : how differences are computed, and the neighbours of sites without a finite support
+    integrate : names of value variables that are integrated out
+    whole : names of variables and potentials whose terms are counted among the terms of the block, even if
+        they do not depend on it
     with_numbers : whether the numbers of the model are inputs of the density, and not constants in it; only
         then can models with other numbers share it
     """

@@ -103,7 +103,7 @@ class BoundsIn32Bits(IntegerBounds):
         bounds = super().after_one(node, out, values)
         casts = applies(node, Cast)
         from_float = casts and not is_whole(node.inputs[0])
-        # whether an Op such as `eye` makes the integers from constants, and their bounds are not known
+        # Integers without known bounds that an Op such as `eye` makes from constants count as within 32 bits.
         of_constants = bounds == UNKNOWN and all(isinstance(i, Constant) for i in node.inputs)
         if is_whole(out) and (from_float or of_constants or isinstance(node.op, POSITIONS)):
             # JAX casts a float outside the range of int32 to the nearest end of the range

@@ -439,7 +439,7 @@ def without_comparison(
     node : a node of the graph
     inputs : the inputs of the copy of the node
     valid : the vectors x, along the last axis, whose own log density contains the node
-    never : conditions of the copy that never hold; conditions that are found here are added
+    never : conditions of the copy that never hold; further such conditions that are found are added
 
     Returns
     -------

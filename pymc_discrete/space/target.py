@@ -282,7 +282,7 @@ class Target:
         return self.density.logits(n, rows, self.ready())
 
     def carried(self, x: Array) -> Any:
-        """Tensors in which many sites mix, at x; a scan of single sites updates them after each change."""
+        """Tensors in which many sites mix, at x; where sites are drawn one by one, each draw updates them."""
         return self.density.carried(x, self.ready())
 
     def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:

@@ -114,8 +114,9 @@ class Pointwise(TermElements):
         return change if rows is None else change[rows]
 
     def _moves_at(self, state: BlockState, positions, candidates):
-        """(r, moves) nats, the result of `moves` for some entries of `self.elements`; None means
-        all entries."""
+        """(r, moves) nats, for some rows of the table `self.elements` the change of the sum of the row's
+        elements, at each move of the row's site; None means all rows.
+        """
         if candidates is None:
             start, v = self.space.blocks[self.n]
             complete = self.elements.complete and positions is None

@@ -187,7 +187,7 @@ class Incremental(MoveByMove):
         )
 
     def at(self, state: BlockState, context: Any) -> Any:
-        """The term at the current frontier, as `_rest` returns it."""
+        """The term at the current frontier: () nats, or in float32 its summands."""
         frontier = [state.tensors[f.var] for f in self.frontier]
         return jax.tree.map(jnp.asarray, self._rest(frontier, self._input_values(state.arrays)))
 

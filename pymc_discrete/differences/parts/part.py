@@ -134,8 +134,8 @@ class Part(ABC):
     def at_after(
         self, n: int, site: Any, before: BlockState, after: BlockState, at: Any, context: Any
     ) -> Any:
-        """The result of `at` after a site (1,) of variable n has moved, computed from the result before the
-        move.
+        """What `at` computes of a state, after a site (1,) of variable n has moved; from what `at` had
+        computed before the move.
         """
         return self.at(after, context)
 

@@ -204,7 +204,7 @@ class Pair:
         positions : (r,) int
             Entries of `side.site_pairs`, one for each site; None means all.
         without : (d,) bool
-            Pairs whose other site is one of these are left out.
+            The sites whose pairs with the evaluated sites are left out.
         """
         across, (start, v) = picked(side.across, positions), self.space.blocks[side.other]
         static = isinstance(across, np.ndarray)
