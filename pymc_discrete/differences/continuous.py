@@ -60,7 +60,7 @@ class ContinuousDensity(CompiledMethods):
         Whether the gradient is needed.
     integrate : names of value variables outside the block that are integrated out
     counts : lists of names of integer variables that belong to the block as real numbers; the variables of a
-        list with several names are one vector, which `point` then has as well
+        list with several names are one vector, whose value `point` then has, too
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class ContinuousDensity(CompiledMethods):
 
     @property
     def identity(self) -> list[Any]:
-        """A key of everything that the density computes; see `model.identity`."""
+        """A key: densities with equal keys compute the same, and share compiled programs."""
         graphs = [self._inputs, self._sum, self._gradient, self._rest_graph, *self._terms]
         of_values = [self.graph.groups[v] for v in self.graph.values]
         return [graphs, of_values, self._shapes, self.graph.integral, self.graph.conjugate, width_of_models()]
@@ -191,14 +191,14 @@ class ContinuousDensity(CompiledMethods):
         return xp.concatenate([xp.asarray(point[v.name], float).reshape(-1) for v in self.graph.values])
 
     def parts(self, q) -> list[Any]:
-        """The values of the block's variables, in the order of the graph, from the vector q (size,)."""
+        """The values of the block's variables, in the order of the graph's inputs, from q (size,)."""
         return [
             q[end - int(np.prod(s, dtype=int)) : end].reshape(s)
             for end, s in zip(self._ends, self._shapes, strict=True)
         ]
 
     def others(self, point: Mapping[str, Any]) -> list[Any]:
-        """The values at a point of the graph's variables outside the block, in the order of the graph."""
+        """The values of the variables outside the block at a point, in the order of the graph's inputs."""
         return [point[v.name] for v in self.graph.others]
 
     def joined(self, q, point: dict[str, Any]) -> dict[str, Any]:
@@ -282,9 +282,10 @@ class ContinuousDensity(CompiledMethods):
         return np.asarray(value) + np.asarray(rest), slopes
 
     def at(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """(), the sum of the terms that depend on the block, and its gradient (size,), as NumPy arrays.
+        """(), the sum of the terms that depend on the block at a point, and its gradient (size,), in NumPy.
 
-        Both are computed by the program that `value_and_slopes` runs, too.
+        The sum and the gradient are computed by the program of `value_and_slopes`, so that no other program
+        is compiled for them.
         """
         value, _, slopes = self.compiled(CHECKED)([np.asarray(point[v.name]) for v in self._inputs])
         return np.asarray(value), np.concatenate([np.ravel(s) for s in slopes])

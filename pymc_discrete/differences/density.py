@@ -44,8 +44,10 @@ class ModelDensity(SumOfParts):
     Parameters
     ----------
     block : DescribedBlock
-    differences, window
-        As in `target_from_model`.
+    differences : {"auto", "exact", "gradient"}
+        How the differences are computed, as in `target_from_model`.
+    window : "auto", "geometric", int or {name: one of these}
+        The neighbours of sites without a finite support, as in `target_from_model`.
     structure : Structure, optional
         The structure of the model, if its numbers are inputs of the density and no constants in it.
     join : bool
@@ -68,7 +70,7 @@ class ModelDensity(SumOfParts):
     untouched : Untouched
         The terms that do not depend on the block.
     width_of_jax : bool
-        Whether numbers have the width that JAX is set to, instead of the width of PyTensor's floats.
+        Whether numbers have as many bits as JAX is set to, 32 or 64, instead of those of PyTensor's floats.
     """
 
     width_of_jax = False
@@ -121,7 +123,7 @@ class ModelDensity(SumOfParts):
 
     @property
     def identity(self) -> list[Any]:
-        """A key of everything that the density computes; see `model.identity`."""
+        """A key: densities with equal keys compute the same, and share compiled programs."""
         graph = self.graph
         graphs = [graph.values, graph.others, *graph.terms, *self.untouched.in_jax]
         groups = [graph.groups[v] for v in [*graph.values, *graph.others]]
@@ -144,8 +146,8 @@ class ModelDensity(SumOfParts):
 
         Returns
         -------
-        ModelDensity, or None if the graph holds only for numbers with other outcomes of a comparison (see
-        `decided`)
+        ModelDensity, or None if the numbers make a comparison come out otherwise than this density's graph,
+        in which its outcome is a constant, assumes
         """
         values = self.graph.derivation.of(numbers)
         if values is None:
@@ -243,7 +245,8 @@ class ModelDensity(SumOfParts):
         return found
 
     def check_integral(self, point: dict[str, np.ndarray]) -> None:
-        """Refuse an integral that does not exist at a point, or would not exist if gates had other values.
+        """Refuse to integrate variables out where the integral is infinite at a point, or would be infinite
+        if gates had other values.
 
         Raises
         ------

@@ -23,7 +23,7 @@ class FunctionDensity(GivenInputs):
         (x, *inputs) -> () float, nats.
     space : Space
     how : {"auto", "exact", "gradient"}
-        See `target_from_logdensity`.
+        Whether differences are computed exactly, which "auto" means, too, or estimated from the gradient.
     one_hot : bool
         Whether the function takes the one-hot encoding (d, K) of x.
     inputs : sequence of pytrees
@@ -140,8 +140,8 @@ def target_from_logdensity(
     Raises
     ------
     TypeError, ValueError
-        For arguments of another kind; for a one-hot encoding of a site with a window; for a slope with
-        respect to a site whose values have no order, since it says nothing about other values.
+        For arguments of a wrong type or value; for a one-hot encoding of a site with a window; for a slope
+        with respect to a site whose values have no order, since it says nothing about other values.
 
     References
     ----------

@@ -78,7 +78,8 @@ def target_from_model(
         support=support,
         window=window,
         integrate=integrate,
-        # A user may make a factor graph of the target, for example, which needs data as constants.
+        # Data stay constants of the density, since a user may make a factor graph of the target, which needs
+        # constants.
         with_numbers=False,
         constrained=vars is not None,
     )
@@ -105,7 +106,7 @@ def target_of(
     ----------
     constrained : whether the block may have vectors whose elements cannot change alone
     equations : whether linear equations become a constraint of the space if the log density is -inf where
-        they do not hold, and counts that limit each other get lines
+        the equations do not hold, and counts that limit each other also move along lines
     with_numbers : whether data and constants of the model may be inputs of the density, which is then shared
         with models that differ only in them
     """
@@ -145,16 +146,17 @@ def target_of(
 
 
 def coefficients_of(model: pm.Model, integrate: Any, names: list[str]) -> tuple[str, ...]:
-    """Names of the continuous value variables that the argument `integrate` stands for, see
-    `target_from_model`.
+    """Names of the continuous value variables that are integrated out.
 
     Parameters
     ----------
+    integrate : None, "auto", or RV, name or value variable, or a list of them, as in `target_from_model`
     names : value variables of the block
 
     Raises
     ------
     TypeError, ValueError
+        If "auto" finds no variable that can be integrated out, or a variable that is named cannot be.
     """
     if integrate is None:
         return ()
@@ -200,8 +202,13 @@ def density_of(
 
     Parameters
     ----------
-    block, differences, window, integrate, whole : as in `ModelDensity`
-    with_numbers : as in `target_of`
+    block : the variables, described
+    differences, window : how differences are computed, and the neighbours of sites without a finite support
+    integrate : names of value variables that are integrated out
+    whole : names of variables and potentials whose terms are counted among the terms of the block, even if
+        they do not depend on it
+    with_numbers : whether the numbers of the model are inputs of the density, and not constants in it; only
+        then can models with other numbers share it
     """
     asked = (*block.key, differences, integrate, whole, key_of_object(window))
 

@@ -67,7 +67,7 @@ class Plan:
     space : Space
         The block's space.
     how : {"auto", "exact", "gradient"}
-        See `target_from_model`.
+        Whether differences are exact, estimated from the gradient, or exact where that costs little ("auto").
 
     Attributes
     ----------
@@ -76,7 +76,9 @@ class Plan:
     constant : list of scalars
         Summands of the log density that are in no term; they do not depend on the block.
     tables : Tables
+        The part with elements of one or two sites, whose values are tabulated.
     in_place : InPlace
+        The part with the elements of a few sites that are in no table.
     incremental, swept, gradients : lists of Incremental, of Swept or ActiveColumns, of Gradient
         The parts whose sites all interact.
     """
@@ -85,7 +87,7 @@ class Plan:
         self.dependence, self.graph, self.space = dependence, dependence.graph, space
         sized = [m for m in space.members if m.size]
         self._starts = [m.start for m in sized]
-        # for each variable of the model that has sites, how and why its differences are computed so
+        # for each variable that has sites, how its differences are computed, and why in this way
         self._reasons = [Reason(-1, "exact", "no term depends on it")] * len(sized)
         sparse: list[Term] = []
         dense: list[Term] = []
@@ -199,8 +201,8 @@ class Plan:
             ends = (sites[members, 0], sites[members, 1])
             pair = Pair(term, members, *ends, (int(a), int(b)), dependence, space)
             if not all(side.site_pairs.unique for side in pair.sides):
-                # A few sites have most of the pairs. Tables with as many pairs for each site would be mostly
-                # padding.
+                # Where a few sites have most of the pairs, no table is made: with room for as many pairs at
+                # every site, it would be mostly padding.
                 remaining[members] = True
                 continue
             pairs.append(pair)
@@ -242,7 +244,7 @@ class Plan:
         self._add_exact(parts, f"; its gradient is blind: {gradient.blind}")
 
     def _add_exact(self, parts: list[Incremental | ByLabel], more: str = "") -> None:
-        """Add parts with exact differences; `more` is appended to the reason."""
+        """Add parts with exact differences; `more` is appended to the reason that the log gives for them."""
         self.incremental += parts
         for part in parts:
             reason = f"{part.term.name!r} is dense ({self._dense_op(part.term)}) and {part.what}{more}"
@@ -314,7 +316,8 @@ class Plan:
     def local(self) -> list[np.ndarray] | None:
         """For each variable, which sites of it have differences that change with each site of the block.
 
-        The list is None if these are many, or if the differences of a few sites cannot be computed alone.
+        The list is None if a site changes the differences of many sites, or if the differences of a few sites
+        cannot be computed alone.
         """
         return self.interactions.neighbourhoods if self.in_place.padded else None
 

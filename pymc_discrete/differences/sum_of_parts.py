@@ -39,7 +39,8 @@ class ContextOfModel(NamedTuple):
     parts : list
         The context of each part.
     since : list of arrays
-        The summands of the log density at the state where the context is centred; None if it is not centred.
+        The summands of the log density at one state, which are subtracted from those at any other, so that
+        in float32 their change is more accurate; None if nothing is subtracted.
     """
 
     leaves: list[Any]
@@ -68,7 +69,9 @@ class SumOfParts(GivenInputs):
     untouched: Untouched
 
     def _compile(self) -> None:
-        """Make JAX functions of the log density, of its leaves, and of the parts' `tensors`."""
+        """Make JAX functions of the log density, of the leaves (the tensors outside the block that it reads),
+        and of those tensors of the block that parts read as a whole.
+        """
         terms = [Term(name, t, None).total for name, t in self.graph.terms]
         total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
@@ -128,7 +131,7 @@ class SumOfParts(GivenInputs):
         return [x[start : start + v.size] for start, v in self.space.blocks]
 
     def arrays(self, x, context: ContextOfModel) -> dict[Variable, Any]:
-        """The `BlockState.arrays` at x."""
+        """{variable: flat array} for the variables of the block, at x, and all else that the terms read."""
         arrays = dict(zip(self.leaves, context.leaves, strict=True))
         arrays.update(zip(self.graph.values, self._of_variables(x), strict=True))
         return arrays
@@ -145,12 +148,12 @@ class SumOfParts(GivenInputs):
         ]
 
     def state(self, x, context: ContextOfModel, tensors: Sequence[Any] | None = None) -> BlockState:
-        """The state x in a context, with the values of the parts' `tensors` if they are given."""
+        """The state x in a context, with the values of the tensors that parts read as a whole if given."""
         values = {} if tensors is None else dict(zip(self._tensors, tensors, strict=True))
         return BlockState(x, self.arrays(x, context), values)
 
     def _tensors_at(self, x, context: ContextOfModel) -> tuple[Any, ...]:
-        """The values of the parts' `tensors` at x."""
+        """The values at x of the tensors that depend on the block and that parts read as a whole."""
         return tuple(map(jnp.asarray, self._values_of_tensors(*self._values(x, context))))
 
     # ------------------------------------------------------------ the log density
@@ -182,7 +185,7 @@ class SumOfParts(GivenInputs):
         return self.plan.local is not None
 
     def differences(self, x, context: ContextOfModel):
-        """(d, K) nats, see `Target.differences`."""
+        """(d, K) nats, the change of the log density when one site goes to one of its neighbours."""
         return self._masked(x, self._unmasked(x, context))
 
     def differences_alone(self, x, context: ContextOfModel):
@@ -200,11 +203,11 @@ class SumOfParts(GivenInputs):
         return jnp.concatenate(blocks)
 
     def _ats(self, state: BlockState, context: ContextOfModel) -> tuple[Any, ...]:
-        """For each part the result of `Part.at` at a state."""
+        """For each part what it computes once per state, to find the differences of all moves (`Part.at`)."""
         return tuple(part.at(state, c) for part, c in zip(self.parts, context.parts, strict=True))
 
     def _state_with_tensors(self, x, context: ContextOfModel) -> BlockState:
-        """The state x in a context, with the values of the parts' `tensors`."""
+        """The state x in a context, with the values of the tensors that parts read as a whole."""
         return self.state(x, context, self._tensors_at(x, context) if self._tensors else None)
 
     def _sum(
@@ -237,7 +240,7 @@ class SumOfParts(GivenInputs):
         Parameters
         ----------
         sites : (m,) int; None means all sites
-        alone : as in `Space.neighbours`
+        alone : whether to ignore that some sites change only together
         """
         values, inside = self.space.neighbours(x, sites, alone)
         now = x if sites is None else x[sites]
@@ -308,7 +311,7 @@ class SumOfParts(GivenInputs):
         return jnp.where(jnp.isnan(total) | (np.arange(v.K) >= v.counts[:, None]), -jnp.inf, total)
 
     def _sparse(self, n: int, context: ContextOfModel) -> list[tuple[Part, Any]]:
-        """The parts without `mixing` that depend on variable n, with their contexts."""
+        """The parts that depend on variable n and in which not all sites interact, with their contexts."""
         pairs = zip(self.parts, context.parts, strict=True)
         return [(part, c) for part, c in pairs if n in part.variables and not part.mixing]
 
@@ -327,7 +330,8 @@ class SumOfParts(GivenInputs):
         Parameters
         ----------
         d : the differences; None means that all are 0
-        rows, candidates : as in `Part.differences`
+        rows : (r,) int, the sites, counted within the variable; None means all
+        candidates : (r, K) int, the values that the sites go to; None means their neighbours
         """
         values, inside, now = self.space.neighbours_of(x, n, rows, candidates)
         return masked_differences(jnp.zeros(values.shape) if d is None else d, values, inside, now)
@@ -337,7 +341,9 @@ class SumOfParts(GivenInputs):
         return self._carried(x, self._tensors_at(x, context), context)
 
     def _carried(self, x, tensors: tuple[Any, ...], context: ContextOfModel) -> tuple[Any, ...]:
-        """What is carried from site to site: the parts' `tensors` at x, and the results of their `at`."""
+        """What a sweep hands from site to site: the tensors that parts read as a whole, and what each part
+        computes once per state.
+        """
         state = self.state(x, context, tensors)
         return tensors, self._ats(state, context)
 

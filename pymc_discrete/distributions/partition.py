@@ -80,7 +80,7 @@ def drawn_labels(rng: np.random.Generator, n: int, d: float, log_weights: np.nda
     Parameters
     ----------
     d : the discount
-    log_weights : (K,) nats, as `log_weights_of_labels` returns them
+    log_weights : (K,) nats, the factor of the density of labels that depends on the number of clusters only
     """
     K = len(log_weights)
     k = np.arange(1, K + 1)
@@ -115,7 +115,7 @@ def labels_and_clusters(rv: TensorVariable) -> tuple[int, int]:
     return log_weights.type.shape[0], int(constant_value(most))
 
 
-# ---------------------------------------------------------------- its log density
+# ---------------------------------------------------------------- the log density of the random variable
 class PartitionOfSites(Discrete):
     """The PyMC distribution whose random variable is `PartitionRV`."""
 
@@ -155,13 +155,14 @@ def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, m
     """(K,) nats, the log density of labels with k = 1, ..., K clusters, without the factors that depend on
     the sizes of the clusters.
 
-    The density without these factors is V_{n,k}, divided by the number of ways to name k clusters and, if
-    more than K clusters are possible, by the probability of at most K clusters.
+    A partition has the probability V_{n,k}, which depends on the numbers n of sites and k of clusters, times
+    such factors. The density of labels without the factors is V_{n,k}, divided by the number of ways to name
+    k clusters and, if more than K clusters are possible, by the probability of at most K clusters.
 
     Parameters
     ----------
     log_v : (K,) log V_{n,k}
-    discount : d
+    discount : the parameter of the factors that depend on the sizes of the clusters
     most : the largest possible number of clusters
     """
     named = log_v + log_share_of_naming(np.arange(1, K + 1), K)
@@ -173,7 +174,8 @@ def log_weights_of_labels(log_v: Variable, discount: Variable, n: int, K: int, m
 def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
     r"""(K,), the logarithms of the sums of :math:`\prod_j (1 - d)_{n_j - 1}` over partitions into k clusters.
 
-    These are the generalised factorial coefficients C(n, k; d) / d^k (Charalambides 2005), for d = 0 the
+    Clusters have the sizes :math:`n_j`, d is the discount, and :math:`(x)_m = x (x + 1) \cdots (x + m - 1)`.
+    The sums are the generalised factorial coefficients C(n, k; d) / d^k (Charalambides 2005), for d = 0 the
     unsigned Stirling numbers of the first kind, with S(m + 1, k) = S(m, k - 1) + (m - k d) S(m, k).
 
     Parameters
@@ -200,7 +202,10 @@ def log_factorial_coefficients(discount: Variable, n: int, K: int) -> Variable:
 
 
 def pitman_yor_weights(concentration: Variable, discount: Variable, n: int, K: int) -> Variable:
-    """(K,) log V_{n,k} of the Pitman-Yor process; with d = 0 it is the Chinese restaurant process."""
+    """(K,) log V_{n,k}, the factor of a partition's probability that only n and k enter, for Pitman-Yor.
+
+    There are n sites and k = 1, ..., K clusters. With discount 0 this is the Chinese restaurant process.
+    """
     # V_{n,k} = prod_{j=1}^{k-1} (a + j d) / (a + 1)_{n-1}, where a is the concentration and d the discount
     opened = pt.concatenate([pt.zeros(1), pt.cumsum(pt.log(concentration + np.arange(1, K) * discount))])
     return opened - (pt.gammaln(concentration + n) - pt.gammaln(concentration + 1))
@@ -209,6 +214,7 @@ def pitman_yor_weights(concentration: Variable, discount: Variable, n: int, K: i
 def mixture_weights(log_p: Variable, gamma: Variable, n: int, K: int) -> Variable:
     r"""(K,) :math:`\log V_{n,k}` of a mixture of finite mixtures, where d = -gamma.
 
+    Only the numbers n of sites and k = 1, ..., K of clusters enter this factor of a partition's probability.
     The symbol :math:`(\gamma)_m` of Miller and Harrison is :math:`\gamma (1 - d)_{m - 1}`.
 
     Parameters
@@ -382,7 +388,8 @@ def checked_parameters(
 ) -> tuple[Variable, Variable, int]:
     """The discount d, the log weights (K,), and the largest number of clusters.
 
-    The log weights are those of `log_weights_of_labels`, -inf if a parameter is out of range.
+    The log weights are the log density of labels with k = 1, ..., K clusters, without the factors that depend
+    on the sizes of the clusters; -inf if a parameter is out of range.
 
     Parameters
     ----------
@@ -529,7 +536,8 @@ def log_density_of_components(what: str, components: TensorVariable, K: int) -> 
         if components.owner is None:
             raise ValueError("it is a number")
         check_dist_not_registered(components)
-        # PyMC derives log densities in a copy of the graph, where random parameters would be copies as well
+        # Inputs stand in for random parameters while PyMC derives the log density: it does so in a copy of
+        # the graph, which would have copies of the random parameters, too.
         model = pm.Model.get_context(error_if_none=False)
         fixed = {rv: rv.type() for rv in ([] if model is None else model.free_RVs)}
         alone = graph_replace(components, fixed, strict=False)
@@ -540,7 +548,8 @@ def log_density_of_components(what: str, components: TensorVariable, K: int) -> 
             f"The components of {what} are a distribution whose log density PyMC knows, made by .dist(), as "
             f"1 + pm.Poisson.dist(1), or a vector of probabilities of 1, 2, ... components: {error}"
         ) from error
-    # To find the value of log_p[0], random parameters are drawn; an improper prior cannot be drawn from.
+    # Whether 0 components are possible is seen at parameters drawn from their priors. With an improper prior,
+    # which cannot be drawn from, it is not checked.
     with suppress(NotImplementedError):
         if constant_value(log_p[0]) > -np.inf:
             raise ValueError(

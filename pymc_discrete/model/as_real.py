@@ -12,9 +12,10 @@ from pymc_discrete.structure.scalar_ops import applies
 
 
 def as_real(outputs: list[Variable], replace: Mapping[Variable, Variable]) -> list[Variable]:
-    """Graphs in which real variables take the place of integer variables, as formulas.
+    """Graphs in which real variables take the place of integer variables.
 
-    Casts to integers are left out, so that log Gamma(n + 1) becomes a smooth function of n.
+    The formulas stay the same, but casts to integers are left out, so that log Gamma(n + 1) becomes a smooth
+    function of n.
 
     Parameters
     ----------

@@ -200,7 +200,7 @@ class DescribedBlock:
 
     @cached_property
     def systems(self) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
-        """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them."""
+        """{variables that linear equations A x = y join: (A, y, the name of each equation)}."""
         return systems_of(self.equations, self.sums, self.shapes)
 
     # ------------------------------------------------------------ objects built from the variables
@@ -209,7 +209,8 @@ class DescribedBlock:
 
         Parameters
         ----------
-        window, widths : `window`, `whole` and `widths` of `Space.build`
+        window : the neighbours of sites without a finite support, as `Space.build` takes it
+        widths : options of `Space.build` that say which values of sites with a wide support are evaluated
         """
         tied = {name for together in self.systems for name in together}
         return Space.build(
@@ -250,8 +251,8 @@ class DescribedBlock:
             {v.name: v.kind for v in alone} if join else None,
             united=[list(together) for together in [*self.systems, *self.lines]],
             constrained={name for names in constrained for name in names},
-            # The graph leaves out equations, which it finds by their index among the terms that PyMC gives.
-            # Among other terms an index says nothing, so that their comparisons stay.
+            # Comparisons that state equations are left out of the graph. An equation has the index of its
+            # comparison's term among those that PyMC gives; if other terms are passed, nothing is left out.
             equal={e.place: e.shape for e in self.equations if e.place is not None and terms is None},
             totals=self.totals,
             terms=terms,
@@ -287,9 +288,9 @@ class DescribedBlock:
 def systems_of(
     equations: Sequence[Equations], sums: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]
 ) -> dict[tuple[str, ...], tuple[np.ndarray, np.ndarray, list[str]]]:
-    """{variables that equations join: (A, y, the name of each equation)}, as `Space.build` takes them.
+    """{variables that linear equations A x = y join: (A, y, the name of each equation)}.
 
-    The fixed sums of these variables are equations as well.
+    If a variable in an equation also has fixed sums, these become further equations.
 
     Parameters
     ----------

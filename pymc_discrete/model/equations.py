@@ -110,8 +110,8 @@ def equations_of(
                 found += [] if equations is None else [equations]
     found += totals_of(model, names, point)
     tied = {name for equations in found if equations.joins for name in equations.coefficients}
-    # An equation ties a variable to one that is tied by another equation. The loop is repeated once for each
-    # equation, since a chain of such ties is at most as long.
+    # All variables of an equation are tied if one of them is tied by another equation. One pass for each
+    # equation finds all that are tied, since a chain of equations is at most as long.
     for _ in found:
         tied |= {name for e in found if tied & set(e.coefficients) for name in e.coefficients}
     return [equations for equations in found if tied & set(equations.coefficients)]

@@ -94,8 +94,9 @@ def index_guards(
 
 
 def within_if_numbers_are(index: Variable, size: int, bounds: IntegerBounds) -> list[Number] | None:
-    """The numbers that an index reads, if the index is within 0, ..., size - 1 wherever these numbers are;
-    else None."""
+    """The numbers that an index reads, if the index is within 0, ..., size - 1 whenever all these numbers
+    are; else None.
+    """
     numbers = [v for v in numbers_in([index]) if is_whole(v)]
     if not numbers or any(v.value.size and not 0 <= v.value.min() <= v.value.max() < size for v in numbers):
         return None

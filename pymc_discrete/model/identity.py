@@ -60,7 +60,8 @@ from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.compile_cache import usable_folder
 from pymc_discrete.runtime.jax_settings import settings_now
 
-# {class: attributes that its objects fill when they are compiled, and that do not change what they compute}
+# {class: attributes that its objects fill when they are compiled}; keys leave these attributes out, since
+# what an object computes does not depend on them
 FILLED_LATER: dict[type, set[str]] = {
     CAReduce: {"_ufunc"},
     Elemwise: {"nfunc", "ufunc"},
@@ -78,7 +79,8 @@ FILLED_LATER: dict[type, set[str]] = {
     ScipyWrapperOp: {"_fn_wrapped"},
     frozendict: {"_hash"},
 }
-# attributes of classes and functions that Python makes, or that do not change what is computed
+# attributes of classes and functions that keys leave out: Python makes them, or what is computed does not
+# depend on them
 NO_CONTENT = {
     "_abc_impl",
     "__annotate_func__",
@@ -97,7 +99,8 @@ NO_CONTENT = {
     "__weakref__",
     "__wrapped__",
 }
-# functions by which the user's function may read things that are not in its code, its globals or its closure
+# Functions by which a function of the user may read what is not in its code, its globals or its closure. A
+# function that calls one of them cannot be compared with functions of another process.
 UNSEEN = {"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"}
 # packages that every model needs, whose versions need not be a part of the digest of a function or class
 EXPECTED = {"builtins", "jax", "jaxlib", "numpy", "pymc", "pymc_discrete", "pytensor", "scipy"}
@@ -349,7 +352,7 @@ class Walk:
                 return self.all("own", kind, op.identity)
             self.own.append(op)
             return digest(b"an Op that is equal to others")
-        # the functions that compute the Op, except those of libraries
+        # The functions that compute the Op are a part of its key, except functions of libraries.
         functions = [f for f in computing(kind) if not is_named(f)]
         props = [getattr(op, name) for name in getattr(kind, "__props__", None) or ()]
         if not props or not is_named(kind):
@@ -412,7 +415,8 @@ class Walk:
     def _globals(self, function: FunctionType) -> list[bytes]:
         """Digests of the global names that a function reads, and of the modules that it imports."""
         codes = nested(function.__code__)
-        # all names and strings in the code of the function, among them the members of modules that it reads
+        # All names and strings in the code of the function. Of a module of the user, only members with one of
+        # these names are digested.
         words = {w for code in codes for w in (*code.co_names, *code.co_consts) if isinstance(w, str)}
         found = []
         for module, name in sorted({read for code in codes for read in reads_of(code)}):
@@ -503,7 +507,7 @@ class Walk:
         state, items, entries = [*rest, None, None, None][:3]
         plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
         if own is not None and plain:
-            # what `pickle` would keep as the state of a plain object is its attributes, which are in `own`
+            # The state that `pickle` would keep of a plain object is its attributes, which the digest has.
             state = None
         return self.all("object", kind, own, make, args, state, list(items or ()), list(entries or ()))
 

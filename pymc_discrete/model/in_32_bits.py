@@ -103,7 +103,7 @@ class BoundsIn32Bits(IntegerBounds):
         bounds = super().after_one(node, out, values)
         casts = applies(node, Cast)
         from_float = casts and not is_whole(node.inputs[0])
-        # integers without known bounds that an Op such as `eye` makes from constant sizes
+        # Integers without known bounds that an Op such as `eye` makes from constants count as within 32 bits.
         of_constants = bounds == UNKNOWN and all(isinstance(i, Constant) for i in node.inputs)
         if is_whole(out) and (from_float or of_constants or isinstance(node.op, POSITIONS)):
             # JAX casts a float outside the range of int32 to the nearest end of the range
@@ -156,7 +156,7 @@ class In32Bits:
         return self._plain.get(var, var)
 
     def low(self, var: Variable) -> Variable:
-        """The rewritten form of an integer modulo 2^32, as int32, whose sums no other rewrite splits."""
+        """An integer modulo 2^32 in the rewritten graph, as int32: later rewrites split no sum of int32."""
         return self._low[var] if var in self._low else wrapped(self.plain(var))
 
     def index(self, var: Variable) -> Variable:

@@ -160,8 +160,8 @@ def logp_graph(
         *divided(named, [*depend, *(guard in moving for _, guard in guards)]),
         {**point, **{str(v.name): v.value for v in read}},
         groups | groups_of_others,
-        # the conditions of decisions, and numbers derived from others, are written as functions of the
-        # model's own numbers
+        # how the numbers of another model give the numbers of this graph, and the conditions on numbers under
+        # which the graph holds
         Derivation(read, derived, [*decisions, *of_indices]),
         stacked.written_as_one,
         out_of_bounds,
@@ -439,7 +439,7 @@ def without_comparison(
     node : a node of the graph
     inputs : the inputs of the copy of the node
     valid : the vectors x, along the last axis, whose own log density contains the node
-    never : conditions of the copy that never hold; conditions that are found here are added
+    never : conditions of the copy that never hold; further such conditions that are found are added
 
     Returns
     -------

@@ -136,20 +136,20 @@ def refusal_of_sizes(output: Variable) -> NotImplementedError | None:
 
 
 def masked(outputs: list[Variable], roots: list[Variable]) -> list[Variable]:
-    """Terms with masks in place of slices and selections whose sizes depend on `roots`.
+    """Terms with masks in place of slices and selections whose sizes depend on the variables `roots`.
 
     A term that is itself a slice is filled with 0, since the elements of a term are summed.
 
     Raises
     ------
     NotImplementedError
-        See `with_masks`.
+        Where masks cannot express that a size depends on a variable.
     """
     return [t.filled(0.0) if isinstance(t, Sliced) else t for t in with_masks(outputs, roots)]
 
 
 def with_masks(outputs: list[Variable], roots: list[Variable]) -> list[Variable | Sliced]:
-    """A graph with masks in place of slices and selections whose sizes depend on `roots`.
+    """A graph with masks in place of slices and selections whose sizes depend on the variables `roots`.
 
     Boolean selections that depend on no variable become selections by integers.
 

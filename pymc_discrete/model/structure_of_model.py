@@ -117,7 +117,7 @@ def numbers_of(model: pm.Model) -> dict[Variable, np.ndarray]:
     made = [*model.rvs_to_values, *model.potentials, *model.deterministics]
     uses = uses_in(model, made)
     found: dict[Variable, np.ndarray] = {}
-    # the uses of parameters whose elements are all 0 or all 1, and the uses of other parameters
+    # `vanishing` has the uses of parameters whose elements are all 0 or all 1, `plain` the uses of the others
     vanishing: set[Hashable] = set()
     plain: set[Hashable] = set()
     for leaf in dict.fromkeys([*graph_inputs(made), *model.rvs_to_values.values()]):
@@ -184,8 +184,8 @@ def may_be_argument(leaf: Variable, value: np.ndarray, uses: set[Hashable]) -> b
     """Whether a constant or data may be an argument of a program, judged by its value and its uses."""
     if not value.size:
         return False
-    # An infinite or very large element decides how sums are updated (`LARGEST_NUMBER`). `uses` is empty if
-    # only Ops to which this does not matter (`takes_numbers`) read the number.
+    # A constant with an infinite or very large element is no argument, since the element's size decides how
+    # sums are updated. `uses` is empty if only Ops to which the size does not matter read the constant.
     if uses and (not np.isfinite(value).all() or (np.abs(value) > LARGEST_NUMBER).any()):
         return False
     if OTHER not in uses:

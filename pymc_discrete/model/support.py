@@ -366,16 +366,17 @@ def _(rv):
             missing if b is None else b
             for b in (end, parameter_bound(lower, largest), parameter_bound(upper, largest))
         )
-        # A value beyond a limit becomes the limit, even if the base distribution has no value within the
-        # limits.
+        # Censoring turns a value beyond a limit into the limit, so that the limit is possible even if the
+        # base distribution has no value within the limits.
         within = np.minimum(np.maximum(value, least), most)
         ends.append(np.maximum(within, least) if largest else within)
     return tuple(None if np.isinf(end).all() else end for end in ends)
 
 
 def counts_as_floats(rv: Variable) -> str | None:
-    """The name of the discrete distribution whose truncation a random variable of floats is; None if it is
-    none.
+    """The name of the discrete distribution that was truncated to give a random variable of floats.
+
+    The result is None for a random variable that is of integers, or no truncated discrete distribution.
     """
     if not isinstance(rv.owner.op, TruncatedRV) or not rv.type.dtype.startswith("float"):
         return None
@@ -442,7 +443,7 @@ def _(rv):
 @deviation(prb.NegBinomialRV)
 def _(rv):
     n, p = parameters(rv)
-    # the tail of a negative binomial distribution falls as (1 - p)^k
+    # The tail falls by a factor e over a distance of about (1 - p) / p, since it falls as (1 - p)^k.
     return pt.maximum(pt.sqrt(n * (1 - p)), 4 * (1 - p)) / p
 
 
@@ -523,7 +524,8 @@ def can_take(rv: Variable) -> bool:
     discrete = getattr(rv, "dtype", "float").startswith(("int", "uint", "bool"))
     if not discrete or rv.owner is None:
         return False
-    # only a variable that has dims itself is written without: looking for dims in its ancestors could be slow
+    # Only a variable that itself has dims is rewritten without them, since looking for dims among all that it
+    # is computed from could be slow.
     rv = without_dims(rv) if has_dims(rv) else rv
     if bounds_of(rv) is None:
         return False

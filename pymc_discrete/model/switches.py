@@ -34,7 +34,7 @@ def pulled_out(outputs: list[Variable], graph: LogpGraph) -> list[Variable]:
         if f is None or f != g:
             return None
         inputs = list(a.owner.inputs)
-        # two sums, or two products, may have different numbers of inputs
+        # Two sums, or two products, are merged only if they have equally many inputs.
         if len(inputs) != len(b.owner.inputs):
             return None
         different = [n for n, pair in enumerate(zip(inputs, b.owner.inputs, strict=True)) if not same(*pair)]

@@ -106,7 +106,7 @@ def breadth_first(neighbours: list[list[int]]) -> list[int]:
 
 
 def greedy(neighbours: list[list[int]], order: list[int]) -> np.ndarray:
-    """(m,) int, colours: each vertex, in this order, takes the smallest colour that no neighbour has."""
+    """(m,) int, colours: each vertex, in the given order, takes the smallest colour that no neighbour has."""
     colour = np.full(len(neighbours), -1).tolist()
     for i in order:
         taken = {colour[j] for j in neighbours[i]}

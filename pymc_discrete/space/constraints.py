@@ -97,7 +97,7 @@ class Constraint(ABC):
         Parameters
         ----------
         alone : (n, K) int, the candidate values of each site, as if it could change alone
-        among : the number of candidates of a pair in one draw, by which the moves of a pair are counted
+        among : how many moves each pair counts as, where the number of moves is compared with `most`
         """
 
 
@@ -292,7 +292,11 @@ class Permutations(PairConstraint):
     def build(cls, name: str, shape: tuple[int, ...], lower: np.ndarray, upper: np.ndarray) -> "Permutations":
         """The constraint that each vector of a variable, along its last axis, is a permutation.
 
-        The parameters are those of `FixedSums.build`, without the sums.
+        Parameters
+        ----------
+        name : of the variable, for messages
+        shape : of the variable
+        lower, upper : (n,) int, bounds of its sites
 
         Raises
         ------

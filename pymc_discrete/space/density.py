@@ -56,7 +56,9 @@ class Density(CompiledMethods, ABC):
 
     @property
     def few_of(self) -> np.ndarray | None:
-        """(d,) bool, sites of which a random start should change only a few; None if there are none."""
+        """(d,) bool, sites of which a random start should change only a few, as the gates of many columns, of
+        which few are active; None if there are none.
+        """
         return None
 
     # ------------------------------------------------------------ the log density and its differences
@@ -125,7 +127,10 @@ class Density(CompiledMethods, ABC):
         return ()
 
     def all_at_once(self, n: int) -> bool:
-        """Whether `all_rows` of variable n takes less time than one call of `carried_after`."""
+        """Whether the differences of all sites of variable n take less time than one update of `carried`.
+
+        `carried` is what is handed from site to site, and is updated after a site has changed.
+        """
         return False
 
     def all_rows(self, n: int, x: Array, carried: Any, context: Any) -> Array:
@@ -141,7 +146,7 @@ class Density(CompiledMethods, ABC):
         return self.masked_jointly(n, sites, values, x, difference_from(then, self.logdensity(x, context)))
 
     def masked_jointly(self, n: int, sites: Array, values: Array, x: Array, d: Array) -> Array:
-        """(r, C), differences d of `joint_differences`, 0 at the current values and -inf where impossible."""
+        """Differences d (r, C) of joint moves of sites, 0 at the current values and -inf where impossible."""
         now = x[self.space.starts[n] + sites]
         inside = self.space.inside_jointly(n, sites, values, now)
         d = jnp.where(inside & ~jnp.isnan(d), d, -jnp.inf)
@@ -187,7 +192,7 @@ class GivenInputs(Density):
 
     @abstractmethod
     def default_inputs(self) -> Any:
-        """The inputs of the context of a target that is created without one."""
+        """The inputs from which the context is prepared if a target is created without a context."""
 
     @abstractmethod
     def prepare(self, inputs: Any) -> Any:
@@ -203,9 +208,9 @@ class GivenInputs(Density):
         return jnp.zeros(())
 
     def evaluated(self, inputs: Any, x: Array, with_differences: ArrayLike) -> tuple[Array, Array, Array]:
-        """The log density at x, the differences at x, and `rest`: all that is read on the host.
+        """The sum of the terms that depend on x, the differences at x, and the sum of the other terms.
 
-        One program computes all three, because to compile several would take longer. Without
+        One program computes these values for the host, because to compile several would take longer. Without
         `with_differences` the differences are 0 and take no time.
         """
         context = self.prepare(inputs)
@@ -218,8 +223,12 @@ class GivenInputs(Density):
     def evaluated_jointly(
         self, inputs: Any, x: Array, moves: dict[int, tuple[Array, Array]]
     ) -> dict[int, Array]:
-        """{variable number: (r, C) nats}, `joint_differences` at the moves {variable number: (sites,
-        values)}.
+        """{variable number: (r, C) nats}, the change of the log density when several sites move together.
+
+        Parameters
+        ----------
+        moves : {variable number: (sites (r, m), values (r, C, m))}, in each row the sites that move, and C
+            choices of the values that they move to
         """
         context = self.prepare(inputs)
         carried = self.carried(x, context)
@@ -227,7 +236,7 @@ class GivenInputs(Density):
 
 
 def differences_from(values: Array, inside: Array, now: Array, then: Array, logp: Array) -> Array:
-    """(r, K) differences from the log densities at the neighbours, see `masked_differences`.
+    """(r, K) differences from the log densities at the neighbours, 0 at current values, -inf if impossible.
 
     Parameters
     ----------

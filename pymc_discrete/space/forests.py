@@ -91,8 +91,8 @@ def greedy_forest(near, far, members: np.ndarray, wanted: set[int], rng: np.rand
 
     Parameters
     ----------
-    near, far : lists of neighbours
-        The results of `neighbours_of` for the edges, and for pairs that must not be in the same forest.
+    near, far : lists of [(site at the other end, index of the pair)], one for each site
+        The edges at each site, and the pairs at each site whose two sites must not be in the same forest.
     members : (m,) int
         The sites that may be in the forest.
     wanted : set of int
@@ -173,7 +173,7 @@ def in_levels(near, chosen: set[int], pairs: np.ndarray) -> Forest:
     node, column, edges = table[:, ::-1]
     inside = np.zeros(d, bool)
     inside[list(chosen)] = True
-    # a site that is the second one of its pair has the first one as its parent
+    # A pair is flipped where the site itself is second in it, since then its parent is first.
     second = np.append(pairs[:, 1], -1)
     return Forest(inside, node, column, edges, second[edges] == node, np.array(roots, int))
 

@@ -61,7 +61,7 @@ class Interactions:
 
     @cached_property
     def colours(self) -> list[tuple[int, np.ndarray]]:
-        """Groups of sites that do not interact, which together hold all sites except the `scanned` ones.
+        """Groups of sites that do not interact, together all sites that need not be drawn one by one.
 
         Each group is (variable number, (r,) int, sites counted within the variable). Sites that change
         together are left out.
@@ -87,8 +87,9 @@ class Interactions:
 
     @cached_property
     def coloured_sets(self) -> list[Sets]:
-        """The sets of constrained sites that are not in `scanned_sets`, in groups in which no two sets
-        interact.
+        """Sets of constrained sites, in groups in which no two sets interact.
+
+        Sets with a site that enters a term of many sites are left out, since they are drawn one by one.
         """
         coloured = []
         for n, (start, v) in enumerate(self.space.blocks):
@@ -124,7 +125,10 @@ class Interactions:
 
     @cached_property
     def coloured_lines(self) -> list[Sets]:
-        """As `coloured_sets`, for the sets of sites that lines join; sets in `scanned_lines` are left out."""
+        """Sets of sites that lines join, in groups in which no two sets interact.
+
+        Sets with a site that enters a term of many sites are left out, since they are drawn one by one.
+        """
         coloured = []
         for n in self._with_lines:
             sets = self._sets_with_lines(n)
@@ -187,7 +191,7 @@ class Interactions:
     # ------------------------------------------------------------ forests
     @property
     def _joined(self) -> np.ndarray:
-        """(m,) int, the sites that a table joins to another site and that are not `scanned`."""
+        """(m,) int, the sites that a table joins to another site and that enter no term of many sites."""
         return np.setdiff1d(self.pairs, np.flatnonzero(self._mixed))
 
     @cached_property
@@ -202,8 +206,8 @@ class Interactions:
 
     @cached_property
     def forests(self) -> list[list[Forest]]:
-        """Coverings of the sites that tables join, without those that are scanned.
+        """Coverings of the sites that tables join, without sites that enter a term of many sites.
 
-        Each covering is a list of forests that together contain all of these sites.
+        Each covering is a list of forests that together contain all sites to cover.
         """
         return coverings(self.pairs, self._apart, self._joined, self.space.d)

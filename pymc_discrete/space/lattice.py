@@ -46,14 +46,14 @@ def basis_of(matrix: np.ndarray) -> np.ndarray:
 
 
 def wide(rows: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """`rows` as Python's integers if a product with one of `factors` may reach `EXACT`, else unchanged."""
+    """`rows` as Python's integers, if a product with one of `factors` may be too large for 64 bits."""
     if rows.dtype != object and np.abs(factors).max(initial=0) * np.abs(rows).max(initial=0) < EXACT:
         return rows
     return rows.astype(object)
 
 
 def narrow(rows: np.ndarray) -> np.ndarray:
-    """`rows` as 64-bit integers if all elements are below `EXACT` in size, else unchanged."""
+    """`rows` as 64-bit integers, if all elements are so small that their products surely fit into 64 bits."""
     if rows.dtype == object and np.abs(rows).max(initial=0) < EXACT:
         return rows.astype(np.int64)
     return rows
@@ -76,7 +76,7 @@ def reduced(basis: np.ndarray) -> np.ndarray:
             products = basis @ basis[j]
             quotients = nearest_quotients(products, products[j])
             quotients[j] = 0
-            # |b_i - q b_j|^2 = |b_i|^2 - 2 q (b_i . b_j) + q^2 |b_j|^2
+            # the vectors b_i that b_i - q b_j shortens: its square is |b_i|^2 - 2 q (b_i . b_j) + q^2 |b_j|^2
             shorter = np.flatnonzero(quotients * (quotients * products[j] - 2 * products) < 0)
             if len(shorter):
                 basis = wide(basis, quotients).copy()

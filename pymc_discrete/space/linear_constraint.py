@@ -268,7 +268,7 @@ class LinearConstraint(Constraint):
     def nearest(self, values: np.ndarray) -> np.ndarray:
         """(n,) int, the x between the bounds with A x = y for which the sum of |x - values| is least.
 
-        Where the solver finds no such x, the result is the attribute `somewhere`.
+        Where the solver finds no such x, the result is the solution that is known (`somewhere`).
         """
         if self.met(values).all() and ((self.lower <= values) & (values <= self.upper)).all():
             return values

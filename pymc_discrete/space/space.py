@@ -23,7 +23,7 @@ LARGEST_SUPPORT = 256
 # stands for a missing bound; a bound that the user gives may be larger, up to LARGEST_BOUND
 UNBOUNDED = np.iinfo(np.int32).max
 LARGEST_BOUND = 2**62
-WIDTH = 8  # default of `Variable.width`
+WIDTH = 8  # the number of values besides the current one in a stretch, by default
 SMALLEST = 8.0  # the offsets ±1, ±2, ±4, ... of a window go at least up to this number
 
 
@@ -368,7 +368,7 @@ class Space:
         whole : collection of str
             Names of variables with a bounded support of which every value is a neighbour, however many.
         widths : {name: int}, optional
-            See `Variable.width`.
+            How many values besides the current one Gibbs sampling looks at, where it draws from a stretch.
         sums : {name: int or array}, optional
             Variables whose vectors, along the last axis, have fixed sums: one sum for all vectors, or an
             array of the variable's shape without its last axis.
@@ -380,7 +380,8 @@ class Space:
             order of the names: A (m, n) and y (m,), integers. Names for messages, one for each equation, may
             follow. The variables become one variable of the space.
         lines : {names: Lines}, optional
-            See `Variable.lines`; of variables that are in no equation, and become one variable of the space.
+            Directions in which sites may change together, in addition to changing alone; of variables that
+            are in no equation, and become one variable of the space.
         partitions : collection of str
             Names of variables whose values name the clusters of a partition, see `Variable.partition`.
 
@@ -592,7 +593,7 @@ class Space:
     def neighbours_of(
         self, x: Array, n: int, rows: Any = None, candidates: Array | None = None
     ) -> tuple[Any, Any, Array]:
-        """As `neighbours`, for sites of one variable and with as many columns as the variable has.
+        """The neighbours of sites of one variable, with as many columns as the variable has.
 
         Parameters
         ----------
@@ -608,6 +609,7 @@ class Space:
         -------
         values : (r, K) int
         inside : (r, K) bool
+            Whether the value is in the support; only the current value is, if the site cannot change alone.
         now : (r,) int
             The current values.
         """
@@ -761,7 +763,9 @@ def constrained(
     Parameters
     ----------
     names : of the variables
-    equations, sums, permutations : as for `Space.build`
+    equations : {names: (A, y)}, linear equations A x = y between variables
+    sums : {name: fixed sums of its vectors}
+    permutations : names of variables whose vectors are permutations
     """
     name = names[0]
     if names in equations:
@@ -790,7 +794,8 @@ def offsets_for(
     Parameters
     ----------
     names : of the model's variables that are joined into this variable
-    window, scale : as for `Space.build`
+    window : the user's choice of the offsets, as `Space.build` takes it
+    scale : {name: the standard deviation, or a similar scale}, which sets how far the offsets reach
     every_value : whether every value of a bounded support is a neighbour, however many
     """
     window = window.get(names[0], "auto") if isinstance(window, dict) else window

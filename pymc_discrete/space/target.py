@@ -69,7 +69,7 @@ class Target:
         return self._given.default_inputs() if self._inputs is None else self._inputs
 
     def _on_host(self, x: ArrayLike, with_differences: bool = False) -> tuple[Any, Any, Any]:
-        """The result of `GivenInputs.evaluated` at x: the log density, the differences and the rest.
+        """At x the sum of the terms that depend on x, the differences, and the sum of the other terms.
 
         No prepared context is needed.
         """
@@ -108,8 +108,8 @@ class Target:
 
     def with_inputs(self, inputs: Any) -> "Target":
         """A target of the same density with a context of other inputs; may be called in a traced program."""
-        # A density without other variables has no inputs, so that none is a tracer even inside a traced
-        # program.
+        # Where no input is a tracer, the context is prepared outside of any traced program. So is the context
+        # of a density without other variables, which has no inputs.
         prepared = self._run("prepare", inputs) if is_traced(inputs) else self._prepared(inputs)
         return Target(self.density, prepared)
 
@@ -264,7 +264,14 @@ class Target:
     def logits(self, n: int, rows: ArrayLike) -> Callable[..., Any]:
         """The log conditional probabilities of some sites of a finite variable as a function of x.
 
-        The parameters are those of `rows`. The function that `rows` returns takes more time.
+        The function takes less time than the one that `rows` returns.
+
+        Parameters
+        ----------
+        n : int
+            The number of the variable.
+        rows : (r,) int
+            Its sites, counted within the variable.
 
         Returns
         -------
@@ -275,22 +282,25 @@ class Target:
         return self.density.logits(n, rows, self.ready())
 
     def carried(self, x: Array) -> Any:
-        """Tensors in which many sites mix, at x; a scan of single sites updates them after each change."""
+        """Tensors in which many sites mix, at x; where sites are drawn one by one, each draw updates them."""
         return self.density.carried(x, self.ready())
 
     def row(self, n: int, site: Array, x: Array, carried: Any, candidates: Array | None = None) -> Array:
-        """(1, K) float, nats: the differences of the scanned site `site` () of variable n.
+        """(1, K) float, nats: the differences of the site with index `site` () in variable n.
 
         The site is evaluated at the `candidates` (1, K), if given, instead of the neighbours.
         """
         return self.density.row(n, site, x, carried, self.ready(), candidates)
 
     def all_rows(self, n: int, x: Array, carried: Any) -> Array:
-        """(size, K) float, nats: the differences of all sites of variable n, each scanned alone."""
+        """(size, K) float, nats: the differences of all sites of variable n, each when it changes alone."""
         return self.density.all_rows(n, x, carried, self.ready())
 
     def carried_after(self, n: int, site: Array, value: Array, x: Array, carried: Any) -> Any:
-        """`carried` after site `site` () of variable n has changed from its value in x to `value` ()."""
+        """What `carried` returns, updated after a site has changed.
+
+        The site with index `site` () in variable n has changed from its value in x to `value` ().
+        """
         return self.density.carried_after(n, site, value, x, carried, self.ready())
 
     def joint_differences(self, n: int, sites: Array, values: Array, x: Array, carried: Any = None) -> Array:
@@ -314,10 +324,14 @@ class Target:
         return self.density.joint_differences(n, sites, values, x, self.ready(), carried)
 
     def differences_jointly(self, x: ArrayLike, moves: dict[int, tuple[Any, Any]]) -> dict[int, Any]:
-        """{variable number: (r, C) nats}, `joint_differences` at the moves {variable number: (sites,
-        values)}.
+        """{variable number: (r, C) nats}, the change of the log density when several sites move together.
 
-        The differences are computed on the host, with all terms of the log density.
+        The changes are computed for the host, with all terms of the log density.
+
+        Parameters
+        ----------
+        moves : {variable number: (sites (r, m), values (r, C, m))}, in each row the sites that move, and C
+            choices of the values that they move to
         """
         with self.density.running(traced=False):
             function = self.density.compiled("evaluated_jointly")

@@ -1,18 +1,19 @@
 r"""Exact differences for many columns whose coefficients are integrated out, of which few are active.
 
-Where each site gates one of p coefficients, differences follow from the diagonal :math:`T_{kk}` and the
-column :math:`t_k` of the tableau that the part `Swept` keeps: the precision matrix and the linear term of all
-coefficients, swept on the active ones. This part keeps the diagonal and the column only. All other elements
-of the tableau follow from the covariance K (n, n) of the linear predictor, whose quadratic form has the
-matrix :math:`P_0` (`integrals.active`). A move needs one row of the tableau, and computes it from the columns
-x of the design matrix:
+Where each of p coefficients has a gate :math:`g_k`, a function of one site, differences follow from the
+diagonal :math:`T_{kk}` and the column :math:`t_k` of the tableau that the part `Swept` keeps: the precision
+matrix and the linear term of all coefficients, swept on the active ones. This part keeps the diagonal and the
+column only. All other elements of the tableau follow from the covariance K (n, n) of the linear predictor,
+whose quadratic form has the matrix :math:`P_0` (`integrals.active`). A move needs one row of the tableau, and
+computes it from the columns x of the design matrix:
 
 .. math:: T_{jk} = f_k x_k^T P_0 z_j, \qquad z_j = x_j - K P_0 x_j
 
-where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, and 1 for an inactive
-one; for an active j the row is multiplied by :math:`f_j`. So a move costs n (p + n) operations and stores no
-p x p array, and any number of coefficients may become active. In each new context the k active columns are
-entered several at a time, which costs k n (p + n) operations.
+where :math:`f_k` is the prior variance :math:`g_k^2 / D_k` of an active coefficient k, with :math:`D_k` the
+prior precision before the gate multiplies the coefficient, and 1 for an inactive one; for an active j the row
+is multiplied by :math:`f_j`. So a move costs n (p + n) operations and stores no p x p array, and any number
+of coefficients may become active. In each new context the k active columns are entered several at a time,
+which costs k n (p + n) operations.
 
 Rounding errors grow with the ratio of prior to posterior variances. After each move, the equations of the
 coefficient whose gate has changed are checked (`_is_wrong`). If they do not hold, K, the mean of the linear
@@ -52,8 +53,8 @@ class ColumnsContext(NamedTuple):
 
     Attributes
     ----------
-    form : PredictorForm, with gates 0
-    rest : Rest
+    form : PredictorForm, the log density as a quadratic form in the linear predictor, with all gates 0
+    rest : Rest, the same form after the coefficients without a gate are integrated out
     diagonal, column : (p,) each, the diagonal and the column of the tableau where no coefficient is active
     """
 
@@ -72,7 +73,7 @@ class SweptColumns(NamedTuple):
 
     Attributes
     ----------
-    predictor : Predictor
+    predictor : Predictor, the mean and covariance of the linear predictor with these coefficients active
     diagonal, column : (p,) each, the diagonal and the column of the tableau swept on the active coefficients
     """
 
@@ -86,7 +87,7 @@ class ActiveColumns(OfGates):
 
     Parameters
     ----------
-    integral : Integral, with columns
+    integral : Integral, over coefficients that each multiply one column of a design matrix
     """
 
     def __init__(self, integral: Integral, dependence: Dependence, space: Space):
@@ -105,7 +106,7 @@ class ActiveColumns(OfGates):
         read = [v for v in self.columns.form[1:] if not isinstance(v, Constant)]
         return [*read, *context_inputs([self.of_gates], self.graph.values)]
 
-    # ------------------------------------------------------------ quantities that are kept
+    # ------------------------------------------------------------ what is kept per context and per state
     def context(self, arrays: dict[Variable, Any]) -> ColumnsContext:
         form = PredictorForm(
             jnp.zeros(self.p),
@@ -117,8 +118,9 @@ class ActiveColumns(OfGates):
             ),
         )
         rest = form.without_others()
-        # The diagonal of X' P0 X, written such that no array of all squares of X, which is as large as the
-        # data, is stored.
+        # The diagonal of X' P0 X, with X the design matrix and P0 the matrix of the quadratic form in the
+        # linear predictor, written such that no array of all squares of X, which is as large as the data, is
+        # stored.
         diagonal = (form.columns**2 * rest.weights).sum(axis=1) - ((form.columns @ rest.half) ** 2).sum(
             axis=1
         )
@@ -142,7 +144,7 @@ class ActiveColumns(OfGates):
             at = jax.tree.map(lambda old, new: jnp.where(first, new, old), at, none)
             new = entering(index, form, at.predictor, context.rest)
             scale = jnp.where(entered, prior_variances(form), 1.0)
-            # the rows of the tableau for the entering coefficients, times the root of their inverse pivot
+            # the rows of the tableau for coefficients that become active, times their inverse pivot's root
             rows = (form.columns @ context.rest.times(new.half).T).T * scale
             diagonal = at.diagonal - (rows**2).sum(axis=0)
             column = at.column - new.of_column @ rows
@@ -250,7 +252,8 @@ class ActiveColumns(OfGates):
     # ------------------------------------------------------------ cost
     @property
     def cost_of_all(self) -> float:
-        """Counted operations of all differences, if the active coefficients are a tenth as many as
-        the rows."""
+        """Counted operations of all differences, if the active coefficients are a tenth as many as the
+        rows of the design matrix.
+        """
         p, n = self.graph.shape(self.columns.form[1])
         return float(n) * (n + p) * (1 + n / 10) + 16.0 * p

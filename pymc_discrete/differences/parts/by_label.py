@@ -51,7 +51,8 @@ from pymc_discrete.structure.scalar_ops import computed_by
 from pymc_discrete.structure.terms import Term
 
 # If at most this many elements depend on a site, the sums of only their labels are computed anew for each
-# move; elements with the same label are found by comparing all pairs. Else the sums of all labels are.
+# move; elements with the same label are found by comparing all pairs. Else the
+# sums of all labels are computed anew.
 FEW_ELEMENTS = 4
 
 
@@ -148,7 +149,9 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
     moved = Depends(sums)
 
     def change(v: Variable) -> Variable | None:
-        """The change of v as a graph that does not subtract its two values; None if there is none."""
+        """The change of v when the numbers are added to the sums, as a graph that does not subtract the two
+        values of v; None if there is no such graph.
+        """
         node = v.owner
         if v in sums:
             return sums[v].astype(v.type.dtype)
@@ -251,8 +254,8 @@ def as_function_of_sums(total: Variable, dependence: Dependence) -> FunctionOfSu
                 sums |= found
                 inner[var] = node.inputs[0]
                 continue
-        # A `Subtensor` selects an element of a vector at a position that depends on the sums by label. If
-        # the vector itself depended on the sums, the walk would reach it and end, since its size is not 1.
+        # A `Subtensor` may select an element of a vector at a position that depends on the sums by label. A
+        # vector that itself depends on the sums ends the search, since its size is not 1.
         if not isinstance(node.op, Elemwise | DimShuffle | Sum | Subtensor):
             return None
         stack += node.inputs
@@ -331,7 +334,7 @@ class ByLabel(MoveByMove):
     Parameters
     ----------
     term : Term
-    total : the term's `total`
+    total : the scalar value of the term in the graph, written so that sums by label start from 0
     found : the term as a function of sums over labels
     """
 
@@ -393,7 +396,7 @@ class ByLabel(MoveByMove):
             return None
         return cls(term, total, found, dependence, space)
 
-    # ------------------------------------------------------------ the sites and the variables that enter
+    # ------------------------------------------------------------ sites and variables that enter the term
     @cached_property
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))
@@ -457,7 +460,7 @@ class ByLabel(MoveByMove):
         return self.total in self.found.rows
 
     def _inner_at(self, tensors: dict[Variable, Any], arrays: dict[Variable, Any]) -> list[Any]:
-        """The values of the sums over labels at given tensors and leaves."""
+        """The values of the sums over labels, given the sums by label and the other arrays that they read."""
         labels = np.arange(self.size)
         return [rows.at(labels, [tensors[v] for v in rows.sums], arrays).sum() for rows in self._rows]
 

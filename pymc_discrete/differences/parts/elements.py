@@ -52,11 +52,11 @@ class SiteElements:
         sites, elements = sites[order], elements[order]
         owner, first, counts = np.unique(sites, return_index=True, return_counts=True)
         m = int(counts.max())
-        if pad:  # every site gets one entry, however few elements depend on it
+        if pad:  # every site gets one row of the table, however few elements depend on it
             present, owner = owner - start, np.arange(start, start + size)
             first, counts = (np.bincount(present, a, size).astype(int) for a in (first, counts))
         elif len(owner) * m > 4 * len(sites) + 64:
-            # With one entry for each site, padding would be most of the table. Each element gets an entry.
+            # Each element gets a row of the table: with a row for each site, it would be mostly padding.
             no_padding = np.ones((len(sites), 1), bool)
             return cls(sites, sites - start, elements[:, None], no_padding, False, False)
         mask = np.arange(m) < counts[:, None]
@@ -65,9 +65,9 @@ class SiteElements:
         return cls(owner, owner - start, index, mask, len(owner) == size, True)
 
     def positions(self, rows, size: int):
-        """(r,) int, the entry of each of the sites `rows`, -1 for none.
+        """(r,) int, the row of the table for each of the sites `rows`, -1 for none.
 
-        Each site must have only one entry (`unique`). The result is a NumPy array if `rows` is one.
+        No site may have two rows (`unique`). The result is a NumPy array if `rows` is one.
 
         Parameters
         ----------
@@ -83,7 +83,10 @@ class SiteElements:
         return picked(position, rows)
 
     def add(self, total, values):
-        """The total (n, k) of the n sites of a variable, plus the values (R, k) of R entries of the sites."""
+        """The total (n, k) of the n sites of a variable, plus the values (R, k) of the R rows of the table.
+
+        The values of a row are added to the total of the row's site.
+        """
         if self.complete:
             return total + values
         return total.at[self.local].add(values, unique_indices=self.unique, indices_are_sorted=True)
@@ -101,8 +104,8 @@ def elements_per_variable(
     elements : (n,) int
         Flat indices of the elements; by default 0, ..., n - 1.
     pad : bool
-        Whether every site of a variable gets one entry, see `SiteElements.complete`. A site that moves
-        together with others always gets one entry.
+        Whether every site of a variable gets exactly one entry, a row of `SiteElements`, though few elements
+        depend on it. Where sites of the variable move together, each gets one in any case.
     """
     elements = np.arange(len(sites)) if elements is None else elements
     owner, element = sites[sites >= 0], np.repeat(elements, (sites >= 0).sum(1))
@@ -110,8 +113,8 @@ def elements_per_variable(
     for n, (start, v) in enumerate(space.blocks):
         of_variable = (owner >= start) & (owner < start + v.size)
         if of_variable.any():
-            # If several sites move together, the entry of a site is found by the number of the site, so each
-            # site must have exactly one entry.
+            # If several sites move together, the row of a site in `SiteElements` is found by the site's
+            # number, so each site must have exactly one row.
             padded = pad or v.constraint is not None or v.lines is not None
             by_variable[n] = SiteElements.build(
                 owner[of_variable], element[of_variable], start, v.size, padded

@@ -50,8 +50,9 @@ class JointMoves(NamedTuple):
 class Moves(NamedTuple):
     """The site, or sites, that move in each entry of an index table, with the values that they move to.
 
-    The lists `sites` and `candidates` have one item for each site that moves in an entry. If several sites
-    move in an entry, they take their k-th candidates together.
+    An index table (R, ...) has flat indices of elements that are read; its R rows are called entries. The
+    lists `sites` and `candidates` have one item for each site that moves in an entry. If several sites move
+    in an entry, they take their k-th candidates together.
 
     Attributes
     ----------
@@ -133,7 +134,7 @@ class Reader:
     arrays : {variable: flat array}
         The values of the block's variables and of the leaves of the graph.
     positions : (r,) int, optional
-        The entries of the index tables (R, ...) to evaluate; by default all.
+        The entries to evaluate: rows of the arrays (R, ...) of flat indices that `read` gets; by default all.
     moves : Moves, optional
         The sites that move in each entry: the elements are evaluated at each candidate value of the sites.
     """
@@ -260,7 +261,7 @@ class Reader:
         values = self._memo[key][n]  # (r, ..., c, k): c elements of each entry at k candidates
         place = place.reshape(*entry.shape, -1)
         places = place.reshape(-1, place.shape[-1])
-        if (places == places[:1]).all():  # what is read of an entry has the same places in all entries
+        if (places == places[:1]).all():  # one slice serves, since all entries are read at the same places
             values = (
                 values
                 if np.array_equal(places[0], np.arange(values.shape[-2]))

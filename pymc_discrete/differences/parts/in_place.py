@@ -114,8 +114,9 @@ class Pointwise(TermElements):
         return change if rows is None else change[rows]
 
     def _moves_at(self, state: BlockState, positions, candidates):
-        """(r, moves) nats, the result of `moves` for some entries of `self.elements`; None means
-        all entries."""
+        """(r, moves) nats, for some rows of the table `self.elements` the change of the sum of the row's
+        elements, at each move of the row's site; None means all rows.
+        """
         if candidates is None:
             start, v = self.space.blocks[self.n]
             complete = self.elements.complete and positions is None
@@ -154,8 +155,8 @@ class Pointwise(TermElements):
     def cost_of_value(self) -> float:
         """Counted operations of evaluating all elements once, at one value of every site.
 
-        The graph has tensors between a site and the elements of the term. Those of their elements count that
-        are read and depend on the site.
+        Of a tensor between the site and the term, only those elements are counted that depend on the site and
+        are read for the term's elements.
         """
         graph = self.dependence.graph
         var, site = self.term.var, graph.values[self.n]

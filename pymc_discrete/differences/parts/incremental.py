@@ -114,9 +114,9 @@ class Incremental(MoveByMove):
     ----------
     term : Term
     total : Variable
-        The term's `total`.
+        The scalar value of the term in the graph.
     frontier : list of Frontier
-        The result of `frontier_of`.
+        The tensors from which on the term is evaluated again.
     """
 
     mixing = True
@@ -128,7 +128,7 @@ class Incremental(MoveByMove):
         self.term, self.total, self.frontier = term, total, frontier
         self.row_elements = sum(self.graph.size(f.var) for f in frontier)
 
-    # ------------------------------------------------------------ the sites and the variables that enter
+    # ------------------------------------------------------------ sites and variables that enter the term
     @property
     def linear(self) -> bool:
         """Whether one of the tensors of the frontier is a linear map."""
@@ -187,7 +187,7 @@ class Incremental(MoveByMove):
         )
 
     def at(self, state: BlockState, context: Any) -> Any:
-        """The term at the current frontier, as `_rest` returns it."""
+        """The term at the current frontier: () nats, or in float32 its summands."""
         frontier = [state.tensors[f.var] for f in self.frontier]
         return jax.tree.map(jnp.asarray, self._rest(frontier, self._input_values(state.arrays)))
 

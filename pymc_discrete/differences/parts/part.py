@@ -36,7 +36,8 @@ class BlockState(NamedTuple):
     arrays : {variable of the graph: flat array}
         The values of the block's variables and of the context's leaves.
     tensors : {variable of the graph: array}
-        The values at x of the parts' `tensors`; empty if no part in use has any.
+        The values at x of the tensors of the block that parts read as a whole; empty if no part in use reads
+        any.
     """
 
     x: Any
@@ -117,7 +118,7 @@ class Part(ABC):
     def context(self, arrays: dict[Variable, Any]) -> Any:
         """Quantities that `differences` needs and that do not depend on x, computed once per context.
 
-        `arrays` is as in `BlockState`, at any x.
+        `arrays` has flat arrays of the block's variables, at any x, and of what is read outside the block.
         """
         return ()
 
@@ -133,8 +134,8 @@ class Part(ABC):
     def at_after(
         self, n: int, site: Any, before: BlockState, after: BlockState, at: Any, context: Any
     ) -> Any:
-        """The result of `at` after a site (1,) of variable n has moved, computed from the result before the
-        move.
+        """What `at` computes of a state, after a site (1,) of variable n has moved; from what `at` had
+        computed before the move.
         """
         return self.at(after, context)
 
@@ -147,9 +148,9 @@ class Part(ABC):
         Parameters
         ----------
         n : int
-            One of `variables`.
-        at : the result of `at(state, context)`
-        context : the result of `context_of` for `rows`
+            The number of a variable that the part depends on.
+        at : what `Part.at` computes at the state
+        context : what `context_of` picks for `rows` out of the part's context
         rows : (r,) int
             Sites, counted within the variable; None means all.
         candidates : (r, K) int
@@ -164,8 +165,8 @@ class Part(ABC):
 
         Parameters
         ----------
-        n, state, at : as in `differences`
-        context : the result of `context`
+        at : what `Part.at` computes at the state
+        context : what `Part.context` computes, for all sites
         moves : JointMoves
         """
         raise TypeError(
@@ -181,7 +182,7 @@ class Part(ABC):
         return self.differences(n, state, at, context)
 
     def tensors_after(self, n: int, state: BlockState, site: Any, value: Any) -> dict[Variable, Any]:
-        """{tensor: new value} of the `tensors` that change when a site of variable n moves.
+        """{tensor: new value} of those tensors read as a whole that change when a site of variable n moves.
 
         Parameters
         ----------
@@ -197,7 +198,7 @@ class Part(ABC):
 
         Parameters
         ----------
-        context : the result of `context`
+        context : what `Part.context` computes, which does not depend on x
         state_at : callable, (x) -> `BlockState` in the same context
         """
         return None

@@ -130,7 +130,7 @@ def gain(tableau: Tableau, gates, prior: GatedPrior):
     for j in range(gates.shape[0]):
         active, one = gates[j] != 0, prior.of(j)
         diagonal, column = prior_shares(gates[j], one)
-        # the precision that the data give a coefficient is at least 0, but rounding may make it negative
+        # the precision that the data give a coefficient is clipped at 0, since rounding may make it negative
         d, t = diagonal + jnp.maximum(tableau.matrix[j, j], 0.0), column + tableau.column[j]
         safe, d = jnp.where(active, gates[j], 1.0), jnp.where(active, d, 1.0)
         data = 0.5 * (t**2 / d - jnp.log(d * safe**2))
@@ -146,7 +146,7 @@ class SweptContext(NamedTuple):
 
     Attributes
     ----------
-    prior : GatedPrior
+    prior : GatedPrior, the prior of the coefficients with a gate
     unswept : Tableau, without the priors of the coefficients with a gate
     tableau : Tableau, `unswept` after it is swept on the coefficients without a gate
     """
@@ -161,7 +161,7 @@ class OfGates(Part):
 
     Parameters
     ----------
-    integral : Integral
+    integral : Integral, over the coefficients that the gates multiply, and possibly others
     gates : (p,), a variable of the graph, each element of which depends on one site at most
 
     Attributes
@@ -195,7 +195,7 @@ class OfGates(Part):
             sites is not None and sites.shape[1] <= 1 and not any(dependence.graph.depends(v) for v in others)
         )
 
-    # ------------------------------------------------------------ the sites and the variables that enter
+    # ------------------------------------------------------------ sites and variables that enter the integral
     @cached_property
     def sites(self) -> np.ndarray:
         return np.unique(np.concatenate([e.site[e.mask.any(axis=1)] for e in self.elements.values()]))
@@ -269,7 +269,7 @@ class Swept(OfGates):
 
     Parameters
     ----------
-    integral : Integral, with gates
+    integral : Integral, over coefficients some of which have a gate
     """
 
     def __init__(self, integral: Integral, dependence: Dependence, space: Space):

@@ -81,12 +81,14 @@ class Side(NamedTuple):
         ----------
         tables : TablesOfSide
         positions : (r,) int
-            Entries of `site_pairs`; None means all.
+            The rows of `site_pairs` for these sites; None means all.
 
         Returns
         -------
         (deg, K, K across, r) nats
-            The shape is (r, deg, K, K across) where the positions are known at run time only.
+            For each of r sites the tables of up to deg pairs: over the K values of the site, and those of the
+            site at the other end. The shape is (r, deg, K, K across) where the positions are known at run
+            time only.
         """
         if positions is None:
             return tables.sites_last
@@ -100,6 +102,9 @@ class TablesOfSide(NamedTuple):
     Code for all sites at once is vectorised over the sites, which must then be adjacent in memory. The tables
     of a few sites, known at run time only, are fetched faster if the tables of each site are contiguous.
 
+    There are R sites with up to deg pairs each; a table is over the K values of the site and the "K across"
+    values of the site at the other end of the pair.
+
     Attributes
     ----------
     sites_first : (R, deg, K, K across) nats
@@ -111,7 +116,7 @@ class TablesOfSide(NamedTuple):
 
 
 def values_axis(positions) -> int:
-    """The axis of K in the result of `Side.table_of` for these positions."""
+    """The axis of the K values of a site in the tables that `Side.table_of` returns for these positions."""
     return 1 if positions is None or isinstance(positions, np.ndarray) else 2
 
 
@@ -193,12 +198,13 @@ class Pair:
         ----------
         side : Side
             The side of the pairs that the sites are on.
-        table : the result of `Side.table_of` for `positions`, or the `log_odds` of this result
+        table : the tables of the pairs, from `Side.table_of`; or, for sites of two values, the tables of the
+            upper value less those of the lower
         x : (d,) int
         positions : (r,) int
             Entries of `side.site_pairs`, one for each site; None means all.
         without : (d,) bool
-            Pairs whose other site is one of these are left out.
+            The sites whose pairs with the evaluated sites are left out.
         """
         across, (start, v) = picked(side.across, positions), self.space.blocks[side.other]
         static = isinstance(across, np.ndarray)
@@ -253,7 +259,8 @@ class PairTable(NamedTuple):
     positions : (r,) int
         The entries of `side.site_pairs` that belong to the sites, -1 for none; None means all.
     table : array
-        The result of `Side.table_of` for `positions`, or the `log_odds` of this result.
+        The tables of the sites' pairs, from `Side.table_of`; or, for sites of two values, the tables of the
+        upper value less those of the lower.
     """
 
     pair: Pair
@@ -353,8 +360,8 @@ class Tables(Part):
         return self._log_weights(n, state.x, context, inside)
 
     def _log_weights(self, n: int, x, context: SiteTables, without=None):
-        """The result of `log_weights`; None if there is no table of single sites and `without` leaves out all
-        pairs.
+        """(r, K) nats, the sum of the tables at each value of some sites of variable n, or for tables of log
+        odds (r, 1); None if there is no table of single sites and `without` leaves out all pairs.
         """
         total = context.unary
         for pair, side, positions, table in context.pairs:
