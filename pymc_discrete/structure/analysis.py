@@ -14,8 +14,8 @@ from pytensor.link.jax.ops import JAXOp
 class Analysis[T](ABC):
     """An analysis of a graph: a value for every variable, computed on request and kept.
 
-    A subclass defines the values of the leaves, and how the values of a node's outputs follow from those of
-    its inputs, mostly by one rule per Op.
+    A subclass defines the values of the leaves, which are the variables that no node computes, and how the
+    values of a node's outputs follow from those of its inputs, mostly by one rule per Op.
 
     Parameters
     ----------

@@ -57,11 +57,12 @@ class Selections(NamedTuple):
     def of(self, x: Variable, index: list) -> Variable | None:
         """x[index], where labels select from tensors outside the block only; None where this is impossible.
 
-        If `anywhere` is true, the result is None only for an index of another form.
+        If `anywhere` is true, the result is None only where the index has a slice or a mask, or where an axis
+        of x has no index or no static length.
 
         Parameters
         ----------
-        index : an array of integers for every axis of x, all with the same number of axes
+        index : an array of integers for every axis of x
         """
         if len(index) != x.type.ndim or None in x.type.shape:
             return None

@@ -449,10 +449,11 @@ def variables_to_unite(
     """Groups of variables that become one vector each, ordered by their first variables.
 
     Variables belong to one group if they are at the same position of graphs of equal structure and have equal
-    kinds (see `Stacked`).
+    kinds.
 
     Parameters
     ----------
+    kinds : {name of a variable: key}, equal for variables that may become parts of one vector
     graphs : groups of graphs of equal structure
     united : groups of names of variables without a kind; each group becomes one vector
     """

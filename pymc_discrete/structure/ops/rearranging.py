@@ -78,7 +78,7 @@ def rearranged(
             args.append(i.data)
     ids = np.asarray(evaluated(node, args) if function is None else function(*args)).reshape(-1)
     if ids.dtype != np.int64:
-        return None  # the Op has cast its data, so that the indices may have been rounded or truncated
+        return None  # the Op has cast the indices that took the place of its data, and may have rounded them
     starts = np.array([s for _, s in source_of])
     source = np.searchsorted(starts, ids, side="right") - 1
     # The elements of all inputs are numbered in turn; `starts` has the number of each input's first element.

@@ -152,8 +152,8 @@ def _(op: AllocEmpty, node: Apply, inputs: list[Interval]) -> Interval:
 
 @stays_finite.register
 def _(op: AllocEmpty, node: Apply, bounds: IntegerBounds) -> bool:
-    # The elements of a tensor from `AllocEmpty` are read only after other values were written to them, and
-    # whether these are finite is asked of the values.
+    # A tensor from `AllocEmpty` counts as finite: its elements are read only after other values were written
+    # to them, and whether these values are finite is found from what computes them.
     return True
 
 
