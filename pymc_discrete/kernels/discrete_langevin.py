@@ -145,7 +145,9 @@ def row_logsumexp(a):
 
 
 def log_weight_of_choice(move, stay, chosen):
-    """(d,) float, the log weight of each site's choice `chosen` (d,), see `SiteProposals.draw`."""
+    """(d,) float, the log weight of each site's choice in `chosen` (d,), which is 0 to stay, and k to go to
+    neighbour k - 1.
+    """
     if move.shape[1] == 1:
         return jnp.where(chosen > 0, move[:, 0], stay)
     of_move = jnp.take_along_axis(move, jnp.maximum(chosen - 1, 0)[:, None], axis=1)[:, 0]
