@@ -104,7 +104,7 @@ class AmortisedFlow:
 
     Attributes
     ----------
-    flow : Flow, for the mean data
+    flow : Flow, for data that are equal to the mean of the simulated data
     target : Target
         The log density of unknowns and data together, nats, with the data as its input.
     covariates : [(pm.Data of the model, the value with which the flow was fitted)]
@@ -202,7 +202,7 @@ class AmortisedFlow:
         return weights, (standardised(row, self._pairs.mean, self._pairs.spread),)
 
     def _checked(self, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The data as arrays, in the order of `given`."""
+        """The data as arrays, in the order in which `given=` named the observed variables."""
         shapes = self._pairs.shapes
         if changed := [v.name for v, value in self.covariates if not np.array_equal(v.get_value(), value)]:
             raise ValueError(

@@ -39,7 +39,8 @@ class Layout:
         self.devices = grid.reshape(len(grid), -1)
         self.mesh = jax.sharding.Mesh(self.devices, (CHAINS, SHARED))
         self.key = tuple(grid.flat), self.devices.shape
-        # the axes of the mesh along which `jax.shard_map` divides arrays; along the other, XLA divides them
+        # The axes of the mesh along which `jax.shard_map` divides arrays. Where devices share chains, these
+        # are the axis CHAINS alone, and XLA divides arrays along the axis SHARED.
         self.axes = {CHAINS} if self.devices.shape[1] > 1 else {CHAINS, SHARED}
 
     def shared_axis(self, shape: tuple[int, ...]) -> int | None:

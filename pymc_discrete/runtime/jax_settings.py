@@ -80,12 +80,14 @@ SUMS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_disable_hlo_passes": "t
 
 @functools.cache
 def sums() -> dict[str, str]:
-    """The options of `SUMS`; {} where this version of XLA lacks one of them, or the user has set one."""
+    """`SUMS`, options of how XLA adds up on a CPU; {} where this version of XLA lacks one of the options, or
+    the user has set one.
+    """
     if any(name in os.environ.get("XLA_FLAGS", "") for name in SUMS):
         return {}
     try:
         jax.jit(lambda: 0, compiler_options=SUMS).lower().compile()
-    except jax.errors.JaxRuntimeError:  # XLA answers "No such compile option"
+    except jax.errors.JaxRuntimeError:  # XLA raises it for an option that this version lacks
         return {}
     return SUMS
 
@@ -96,7 +98,7 @@ def jitted(function: Callable, level: int = REPEATED, **options: Any) -> Any:
     Parameters
     ----------
     function : a function that is not called inside of another compiled function
-    level : `REPEATED`, or `SELDOM` for a program that runs a few times
+    level : XLA's optimisation level, `REPEATED`, or `SELDOM` for a program that runs a few times
     options : of `jax.jit`
     """
     # An optimisation level that the user has set is kept; on an accelerator XLA keeps its own default.

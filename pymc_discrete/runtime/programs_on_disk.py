@@ -140,7 +140,7 @@ class KeptOnDisk:
     function : a result of `jax.jit`
     name : a name that tells the function from all others in every process, up to the settings in
         `settings_now`
-    level : as in `jitted`
+    level : the level at which XLA optimises the function on a CPU, `REPEATED` or `SELDOM`
     """
 
     def __init__(self, function: Any, name: str, level: int):
@@ -208,7 +208,7 @@ def load(name: str, kept: bytes, devices: Sequence[jax.Device]) -> Callable | No
     try:
         of, calls, executable, inputs, outputs = pickle.loads(kept)
         if of == name:
-            if calls:  # JAX registers LAPACK's functions only when it lowers a call of one of them.
+            if calls:  # JAX registers LAPACK's functions only when it lowers a call of one, such as this one
                 jax.jit(jax.lax.linalg.cholesky).lower(np.eye(1))
             return deserialize_and_load(executable, inputs, outputs, execution_devices=devices)
     except Exception as error:  # JAX does not document which errors this may raise
