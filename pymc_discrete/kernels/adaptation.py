@@ -39,7 +39,7 @@ class Adaptation(NamedTuple):
     accept : mean acceptance probability over the second half of tuning
     moves : mean number of moves in a proposal over the second half of tuning
     seen : number of tuning draws so far
-    still : number of draws in a row without progress, in the first half of tuning
+    still : number of draws in a row in which the chain hardly moved, in the first half of tuning
     measured : means over the second half of tuning of `Info.measured`, what the kernel's own tuning looks at
     """
 
@@ -53,7 +53,9 @@ class Adaptation(NamedTuple):
 
     @property
     def stuck(self) -> bool:
-        """Whether the chain needs another kernel to reach the bulk of the target (see `settle`)."""
+        """Whether the chain has hardly moved for so long that another kernel (`settle`) must bring it to the
+        bulk of the target.
+        """
         return self.still >= STUCK_DRAWS
 
 

@@ -347,7 +347,7 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
         """
         above = x[start + of_sets] - jnp.asarray(v.lower)[of_sets]
         place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
-        order = jnp.take_along_axis(of_sets, place, axis=1)  # the count that has the unit comes first
+        order = jnp.take_along_axis(of_sets, place, axis=1)  # the count above its bound comes first
         pairs = jnp.stack(jnp.broadcast_arrays(order[:, :1], order[:, 1:]), axis=-1)
         # the barriers keep XLA from computing `values` and `d` again at each of their uses
         values = jax.lax.optimization_barrier((x[start + pairs] + np.array([-1, 1])).astype(x.dtype))
@@ -614,7 +614,7 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
     Parameters
     ----------
     pairs : (r, 2) int, sites counted within the variable
-    differences : (values (r, C, 2)) -> (r, C) nats
+    differences : (values (r, C, 2)) -> (r, C) nats, the change of the log density if a pair takes values
     """
     start, v = target.space.blocks[n]
     now = x[start + pairs]

@@ -351,7 +351,11 @@ def alternating(target) -> Callable:
 
 
 def cluster_sweep(target) -> Callable:
-    """A function (key, x) -> (x, (squared sizes that moved, mean size, rounds)), see `ChangeBySweeps`."""
+    """The cluster sweep, a function (key, x) -> (x, (changed, size, rounds)).
+
+    `changed` is the sum of the squared sizes of the clusters that moved, `size` the mean size of the cluster
+    of a site, and `rounds` the number of rounds in which clusters were found.
+    """
     space, pairs = target.space, pairs_with_tables(target)
     counts = np.where(pairs.sites, space.upper - space.lower + 1, 1)
     lower = np.where(pairs.sites, space.lower, 0)

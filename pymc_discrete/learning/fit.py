@@ -91,7 +91,7 @@ class Record(NamedTuple):
     ----------
     done : () int, number of iterations
     state : FitState
-    mismatch : (iterations,) float, nan where an iteration is still to come
+    mismatch : (iterations,) float, the norms of the gradient, nan where an iteration is still to come
     scores : (n, 2) float, the iteration and the score of each evaluation, nan where one is still to come
     best : pytree, the parameters with the highest score; () without evaluations
     """

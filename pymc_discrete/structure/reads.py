@@ -110,23 +110,25 @@ def groups(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
 
 
 def to_core(values: Any, shape: tuple[int, ...]) -> Any:
-    """Reshape the values of groups, (..., g, k), to arrays of the shape of an entry, (..., k, *shape)."""
+    """Reshape the values of groups of g elements, (..., g, k), to arrays (..., k, *shape) of `shape` each."""
     values = jnp.moveaxis(jnp.asarray(values), -1, -2)
     return values.reshape(*values.shape[:-1], *shape)
 
 
 def from_core(values: Any, n: int) -> Any:
-    """Reshape arrays with the n dimensions of an entry last, (..., k, *shape), to groups, (..., c, k)."""
+    """Reshape arrays (..., k, *shape), of n dimensions each, to groups of c elements, (..., c, k)."""
     values = jnp.asarray(values)
     first = values.ndim - n
     lead, shape = values.shape[:first], values.shape[first:]
-    # the length c and not -1, which cannot be inferred for an array without elements
+    # the length of a group is given as a number, since JAX cannot infer -1 for an array without elements
     return jnp.moveaxis(values.reshape(*lead, math.prod(shape)), -1, -2)
 
 
 def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """`Entries.entry` and `Entries.place` for outputs that consist of `count` consecutive entries of given
-    sizes.
+    """For each element of some outputs, the entry that it belongs to, and its place in the entry.
+
+    Each output consists of `count` consecutive entries, groups of elements that are computed together, and
+    `sizes` has the number of elements of an entry of each output.
     """
     return [np.repeat(np.arange(count), c) for c in sizes], [np.tile(np.arange(c), count) for c in sizes]
 
