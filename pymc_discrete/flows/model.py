@@ -60,7 +60,7 @@ class FlowModel(Learnable):
         return log_probabilities(self._logits((params, features), x, t), self.space)
 
     def flow(self, params: Any, times: Any, *features: Any) -> Flow:
-        """The flow with these weights, on a grid of times, given the features."""
+        """The flow with the weights `params`, on a grid of times, given the features."""
         return Flow.build(self.space, self.path, self.source, self._logits, (params, features), times)
 
     def _logits(self, params: Any, x: Any, t: Any) -> Any:

@@ -139,7 +139,8 @@ def check_same(flow: Space, other: Space, where: str, remedy: str) -> None:
 
     Parameters
     ----------
-    flow, other : Space
+    flow : Space, for which the flow was made
+    other : Space, which is compared with it
     where : the object that has the other space, for the error
     remedy : a sentence with the remedy
 

@@ -414,15 +414,16 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
         def turn(key, x, pairs):
             if not inner:
                 return of_pairs(key, x, pairs.reshape(-1, 2))
-            # The order of the pairs is random and as probable as the reverse order, so a backward sweep may
-            # use it too.
+            # A backward sweep draws the pairs in the same order as a forward sweep: the order is random, and
+            # as probable as its reverse.
             return jax.lax.fori_loop(
                 0, pairs.shape[0], lambda t, x: of_pairs(jax.random.fold_in(key, t), x, pairs[t]), x
             )
 
         if turns == 1:
             return turn(key_draws, x, matched(0))
-        # The order of the turns is as probable as its reverse, so a backward sweep may use it too.
+        # A backward sweep takes the turns in the same order as a forward sweep: the order is random, and as
+        # probable as its reverse.
         return jax.lax.fori_loop(
             0, turns, lambda t, x: turn(jax.random.fold_in(key_draws, t), x, matched(t)), x
         )

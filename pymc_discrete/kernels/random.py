@@ -136,8 +136,8 @@ def draw_categorical(uniforms, weights):
 
 
 def choose_or_stay(uniforms, weights, total):
-    """(r,) int, an element of each row of `weights` (r, K); or K, with the rest of `total` (r,) as its
-    weight.
+    """(r,) int, an element of each row of `weights` (r, K); or K for none of them, whose weight is `total`
+    (r,) less the sum of the row.
     """
     t = uniforms * total
     if weights.shape[1] == 1:

@@ -418,8 +418,8 @@ def weights_of_moves(index, unaries, counts: np.ndarray):
     Parameters
     ----------
     index : (d,) int, the places of the current values
-    unaries : (d, K) nats
-    counts : (d,) int
+    unaries : (d, K) nats, log conditional probabilities of the values of each site
+    counts : (d,) int, the number of values of each site
     """
     moves = np.arange(unaries.shape[1])
     at = places_after(index, moves, counts)

@@ -107,7 +107,7 @@ class Layout:
 
 
 def spread_over(devices: Any, chains: int) -> tuple[np.ndarray, int | None]:
-    """The devices as in `Layout`, and the number of threads that compute the chains on a CPU.
+    """The devices of a run, in the form that `Layout` takes, and the number of threads for chains on a CPU.
 
     By default as many of the available devices are used as divide the number of chains. More devices than
     chains are used where `devices` names them: all devices then share each chain. If a single CPU is used,

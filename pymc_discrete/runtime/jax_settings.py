@@ -72,7 +72,7 @@ LEVEL = "xla_backend_optimization_level"
 # LARGE_ARRAY bytes becomes an argument of the program, so that it is not compiled into it.
 LARGE_TOGETHER, LARGE_ARRAY = 2**24, 2**12
 # Options of how XLA adds up on a CPU. By default XLA gives some sums to a library (YNNPACK) and writes other
-# sums as two loops. Neither pays, for the short sums of a log density and for sums of a million terms alike.
+# sums as two loops. Neither pays, be it for the short sums of a log density or for sums of a million terms.
 # With these options LLVM vectorises one loop, fused with the computation of the summands. The first option is
 # experimental.
 SUMS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_disable_hlo_passes": "tree_reduction_rewriter"}

@@ -32,7 +32,7 @@ _log = logging.getLogger("pymc.discrete")
 
 PACKAGE = str(Path(__file__).parents[1])
 LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor", "scipy")
-# the first bytes of a file, before the checksum of the rest
+# A file begins with these bytes; the checksum of the file's contents follows, and then the contents.
 HEADER = b"pymc-discrete program 1\n"
 CHECKSUM = 32  # the number of bytes of the checksum
 # An option of XLA (how many threads share a compilation) with a value that nobody else uses. With this option

@@ -57,8 +57,7 @@ def is_empty(var: Variable) -> bool:
 def rearranged(
     node: Apply, graph: LogpGraph, data: tuple[int, ...], function: Callable[..., np.ndarray] | None = None
 ) -> Elements | None:
-    """The rule of an Op that only rearranges elements, found by applying the Op to the indices of the
-    elements.
+    """Which elements an Op reads that only rearranges elements: found by applying the Op to their indices.
 
     Parameters
     ----------
@@ -98,7 +97,7 @@ def evaluated(node: Apply, args: list[Any]) -> Any:
 
 
 def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.ndarray) -> Elements:
-    """The rule of an Op whose output elements are each a copy of one input element.
+    """Which elements an Op reads whose output elements are each a copy of one input element.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 # ---------------------------------------------------------------- Ops that move elements of their first input
 def reads_first_input(op: Op, node: Apply, graph: LogpGraph) -> Elements | None:
-    """The rule for what is read by an Op that only moves the elements of its first input."""
+    """Which elements an Op reads that only moves the elements of its first input."""
     return rearranged(node, graph, (0,))
 
 

@@ -151,8 +151,9 @@ def places_read(
     zeros, n_wide = np.zeros(wide, int), int(np.prod(wide))
 
     def at(coordinate_shape, number, first):
-        """Apply the indexing to an array of coordinates, where the first index is `first` and the others are
-        0.
+        """The flat result of indexing `number`, broadcast to `coordinate_shape`.
+
+        The index arrays are all 0, but for the array of the first indexed dimension, which is `first`.
         """
         where = tuple(slices.get(d, first if d == leading else zeros) for d in dimensions)
         return np.broadcast_to(number, coordinate_shape)[where].reshape(-1)
