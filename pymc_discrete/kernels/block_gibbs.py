@@ -720,7 +720,7 @@ def scattered(u, v: Variable, rows, now):
 
     Parameters
     ----------
-    u : (w, r) uniforms
+    u : (w, r) uniforms, which choose the values from anywhere
     v : the variable, windowed and bounded
     rows : (r,) int, the sites, counted within the variable
     now : (r,) int, current values

@@ -12,7 +12,7 @@ from pymc_discrete.runtime.jax_settings import default_settings
 
 
 class Proposed(NamedTuple):
-    """A proposed state and the probabilities of the proposal.
+    """A proposed state y and the probabilities of the proposal q from the current state x.
 
     Attributes
     ----------

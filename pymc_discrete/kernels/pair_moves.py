@@ -224,8 +224,8 @@ class Swaps(PairsOfSites):
         `now` (c,) are the values of the permutation, and `table` (c, K) has the changes of the log density if
         an element alone takes another value.
         """
-        # Element (j, i) is the change of the log density if element i takes the value of element j. Rows of
-        # the table are gathered as a whole, which takes less time than to gather single elements.
+        # `gain[j, i]` is the change of the log density if element i takes the value of element j. Rows of the
+        # table are gathered as a whole, which takes less time than to gather single elements.
         gain = table.T[now] - table[np.arange(len(now)), now]
         return (gain + gain.T)[np.triu_indices(len(now), 1)]
 
@@ -425,7 +425,7 @@ class PairMoves:
 
         Parameters
         ----------
-        table : the result of `table` at x (d,)
+        table : (d, K) nats, the change of the log density if each site alone changes at x (d,)
         z : (d,) int
         rows : for each group the rows whose moves are wanted; None for all moves
         """

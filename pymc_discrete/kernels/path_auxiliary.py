@@ -151,8 +151,9 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
     The result is the end state, and the log probabilities of the path and of the reverse path.
 
-    The acceptance probability is the general one of Sun et al. 2022, section 3.1. With exact differences and
-    a balancing function it is min(1, Z(x)/Z(y)) (Property 1), where Z is the sum of the weights of all moves.
+    The acceptance probability of a path from x to y is the general one of Sun et al. 2022, section 3.1. With
+    exact differences and a balancing function it is min(1, Z(x)/Z(y)) (Property 1), where Z is the sum of the
+    weights of all moves.
 
     Parameters
     ----------

@@ -458,7 +458,8 @@ def moved_in_turn(
 
     Parameters
     ----------
-    u, order : (d,) uniforms
+    u : (d,) uniforms, by which the moves of the clusters are drawn
+    order : (d,) uniforms, the numbers of the clusters, by which they move in turn
     index : (d,) int, the places of the current values
     labels : (d,) int, the cluster of each site, by the lowest site in it
     sums : (d, K - 1) nats, the sums of the unary weights of the moves of each cluster

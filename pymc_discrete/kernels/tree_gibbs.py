@@ -147,7 +147,7 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
 
     Parameters
     ----------
-    u : (d + 1,) uniforms
+    u : (d + 1,) uniforms, one for each site and one for padding
     x : (d,) int
     joint : (E + 1, K, K) nats, tables of the pairs and one of zeros
     straight : whether every site but a root has at most one child, which is in its parent's column of
@@ -175,7 +175,7 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
 
     Parameters
     ----------
-    u : (d + 1,) uniforms
+    u : (d + 1,) uniforms, one for each site and one for padding
     index : (d + 1,) int, index of each site's current value in its support
     straight : whether every site but a root has at most one child, which is in its parent's column of
         `Forest.node`

@@ -72,7 +72,7 @@ class FitState(NamedTuple):
 
     Attributes
     ----------
-    params : pytree
+    params : pytree, the parameters of the model
     optimizer : the state of the optimiser
     kept : the state of the objective; for the likelihood, the state of its sampler
     averaged : the moving average of the parameters; () without an average
@@ -90,7 +90,7 @@ class Record(NamedTuple):
     Attributes
     ----------
     done : () int, number of iterations
-    state : FitState
+    state : FitState, from which the next iteration goes on
     mismatch : (iterations,) float, the norms of the gradient, nan where an iteration is still to come
     scores : (n, 2) float, the iteration and the score of each evaluation, nan where one is still to come
     best : pytree, the parameters with the highest score; () without evaluations

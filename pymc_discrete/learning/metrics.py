@@ -131,8 +131,8 @@ def recall_of_contacts(strengths: ArrayLike, contacts: ArrayLike) -> np.ndarray:
 
     Parameters
     ----------
-    strengths : (E,) float
-    contacts : (E,) bool, whether a pair is a contact; one at least
+    strengths : (E,) float, the strength of each pair, such as a result of `coupling_strengths`
+    contacts : (E,) bool, whether each pair is a contact, a pair known to interact; one at least
 
     Returns
     -------

@@ -1,7 +1,6 @@
-"""Elementwise functions: a table of what is known of each scalar Op, and the rules of `Elemwise`, which read
-it.
+"""Elementwise functions: a table of what is known of each scalar Op, and the rules of `Elemwise`.
 
-The table is `SCALAR_RULES`; a new scalar Op becomes a row of it.
+The table is `SCALAR_RULES`, which the rules read; a new scalar Op becomes a row of the table.
 """
 
 import functools
