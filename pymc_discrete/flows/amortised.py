@@ -26,7 +26,8 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
 LARGEST_FEATURE = 10.0  # Standardised data are clipped to this absolute value.
-# the number of draws of the flow for each draw that is returned, and the least number of draws of the flow
+# Draws of the posterior are resampled from draws of the flow: PROPOSALS_PER_DRAW draws of the flow for each
+# draw that is returned, but at least FEWEST_PROPOSALS in all.
 PROPOSALS_PER_DRAW, FEWEST_PROPOSALS = 4, 1000
 
 

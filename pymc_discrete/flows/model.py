@@ -87,7 +87,7 @@ class FlowModel(Learnable):
 
 
 def named(what: str, given: Any, known: dict[str, Any], kind: type) -> Any:
-    """The path or the source with this name; an object is returned as it is."""
+    """The path or the source with the name `given`; a path or a source is returned as it is."""
     if isinstance(given, kind):
         return given
     if not isinstance(given, str) or given not in known:

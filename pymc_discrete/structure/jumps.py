@@ -35,8 +35,8 @@ def decided_by_rounding(total: Variable, graph: LogpGraph) -> Callable[[Variable
 def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
     """The tensors that enter a comparison or a step-like function which no continuous unknown enters.
 
-    What such a comparison compares may equal its threshold in some states. If a continuous unknown enters a
-    comparison, a tie has probability 0.
+    In some states such a tensor may equal a threshold exactly. If a continuous unknown enters a comparison, a
+    tie has probability 0.
     """
     found: set[Variable] = set()
     continuous = {v for v in graph.others if not (is_whole(v) or isinstance(v, Number))}

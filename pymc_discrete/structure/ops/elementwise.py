@@ -644,7 +644,7 @@ SELECTORS = tuple(op for op, rules in SCALAR_RULES.items() if rules.selects)
 
 
 def rules_of(op: ScalarOp) -> ScalarRules:
-    """The row of the table for a scalar Op, or the defaults."""
+    """What is known of a scalar Op: its row of the table `SCALAR_RULES`, or the defaults."""
     return SCALAR_RULES.get(type(op), ScalarRules())
 
 

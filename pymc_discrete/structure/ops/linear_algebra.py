@@ -189,7 +189,9 @@ def _(op: SolveTriangular, node: Apply, degrees: list[float]) -> float:
 # ---------------------------------------------------------------- one Op for each matrix of a batch
 @elements_of.register
 def _(op: Blockwise, node: Apply, graph: LogpGraph) -> Entries | None:
-    """The rule for a batch, whose items are independent: each reads the corresponding item of every input."""
+    """Which elements an Op on a batch reads: each item of the output reads the corresponding item of every
+    input.
+    """
     batch = graph.shape(node.outputs[0])
     batch = batch[: len(batch) - len(op.outputs_sig[0])]
     count = int(np.prod(batch))
