@@ -26,7 +26,8 @@ from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
 LARGEST_FEATURE = 10.0  # Standardised data are clipped to this absolute value.
-# the number of draws of the flow for each draw that is returned, and the least number of draws of the flow
+# Draws of the posterior are resampled from draws of the flow: PROPOSALS_PER_DRAW draws of the flow for each
+# draw that is returned, but at least FEWEST_PROPOSALS in all.
 PROPOSALS_PER_DRAW, FEWEST_PROPOSALS = 4, 1000
 
 
@@ -104,7 +105,7 @@ class AmortisedFlow:
 
     Attributes
     ----------
-    flow : Flow, for the mean data
+    flow : Flow, for data that are equal to the mean of the simulated data
     target : Target
         The log density of unknowns and data together, nats, with the data as its input.
     covariates : [(pm.Data of the model, the value with which the flow was fitted)]
@@ -202,7 +203,7 @@ class AmortisedFlow:
         return weights, (standardised(row, self._pairs.mean, self._pairs.spread),)
 
     def _checked(self, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The data as arrays, in the order of `given`."""
+        """The data as arrays, in the order in which `given=` named the observed variables."""
         shapes = self._pairs.shapes
         if changed := [v.name for v, value in self.covariates if not np.array_equal(v.get_value(), value)]:
             raise ValueError(

@@ -36,7 +36,13 @@ class Flow(Process):
 
     Parameters
     ----------
-    space, path, source, network, params, times : see `Process`
+    space : Space, of finite supports, whose sites change alone
+    path : Path, from the source to the target
+    source : SourceDistribution, from which the flow starts at time 0
+    network : callable (params, x (d,) int, t ()) -> (d, K) float, logits of the values at time 1 given x at
+        time t
+    params : pytree of arrays, the weights of the network
+    times : tuple of float, the times of the flow's steps, which increase from 0 to 1
 
     Raises
     ------
@@ -166,7 +172,9 @@ class Flow(Process):
 
         Parameters
         ----------
-        target, n, seed : as in `log_partition`
+        target : Target, a log density over the flow's space
+        n : int, number of draws
+        seed : int
         turn : float, one of the flow's times, at which `pmd.FlowStep` would turn
 
         Returns

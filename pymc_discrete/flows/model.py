@@ -60,7 +60,7 @@ class FlowModel(Learnable):
         return log_probabilities(self._logits((params, features), x, t), self.space)
 
     def flow(self, params: Any, times: Any, *features: Any) -> Flow:
-        """The flow with these weights, on a grid of times, given the features."""
+        """The flow with the weights `params`, on a grid of times, given the features."""
         return Flow.build(self.space, self.path, self.source, self._logits, (params, features), times)
 
     def _logits(self, params: Any, x: Any, t: Any) -> Any:
@@ -87,7 +87,7 @@ class FlowModel(Learnable):
 
 
 def named(what: str, given: Any, known: dict[str, Any], kind: type) -> Any:
-    """The path or the source with this name; an object is returned as it is."""
+    """The path or the source with the name `given`; a path or a source is returned as it is."""
     if isinstance(given, kind):
         return given
     if not isinstance(given, str) or given not in known:

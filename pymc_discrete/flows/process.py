@@ -57,7 +57,9 @@ class Process:
 
     @property
     def source_probabilities(self) -> np.ndarray:
-        """(d, K + 1) float, the probabilities of the source, which must be factorised."""
+        """(d, K + 1) float, the probabilities of the source, which must be `Factorised`: of independent
+        sites.
+        """
         assert isinstance(self.source, Factorised)
         return self.source.probabilities(self.space)
 
@@ -116,7 +118,7 @@ def check_path(path: Path, times: np.ndarray) -> None:
     ------
     ValueError
     """
-    with jax.ensure_compile_time_eval():  # A flow may be built while JAX traces a program.
+    with jax.ensure_compile_time_eval():  # The check needs numbers, also while JAX traces a program.
         ahead, behind = jax.vmap(path.step)(times[:-1], times[1:]), jax.vmap(path.step)(times[1:], times[:-1])
         ends = np.array([path.weights(0.0), path.weights(1.0)])
     for component, shares in (("source", ahead.source), ("target", behind.target)):
@@ -139,7 +141,8 @@ def check_same(flow: Space, other: Space, where: str, remedy: str) -> None:
 
     Parameters
     ----------
-    flow, other : Space
+    flow : Space, for which the flow was made
+    other : Space, which is compared with it
     where : the object that has the other space, for the error
     remedy : a sentence with the remedy
 

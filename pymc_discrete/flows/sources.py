@@ -20,7 +20,7 @@ class SourceDistribution(ABC):
 
     @abstractmethod
     def check(self, space: Space) -> None:
-        """Raise a ValueError unless the source is a distribution over this space."""
+        """Raise a ValueError unless the source is a distribution over the given space."""
 
     @abstractmethod
     def draw(self, key: Any, space: Space) -> Any:

@@ -78,7 +78,8 @@ class FlowStep(DiscreteStep):
         Where a proposal turns. At 0 everything is proposed anew; nearer to 1 less changes, and more is
         accepted.
     differences, transitions, start, integrate
-        As in `GibbsWithGradients`. By default a draw makes one transition.
+        Where differences come from, the transitions of a draw (by default one), where chains start, and the
+        continuous variables that are integrated out, as for `GibbsWithGradients`.
     model, rng, initial_point, compile_kwargs
         As in PyMC's own steps; `compile_kwargs` has no effect, since this step compiles through JAX.
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from pymc_discrete.space.space import Space
 
-# the target of the acceptance probability: Sun, Dai and Schuurmans 2022, optimal for locally balanced
-# proposals
+# The acceptance probability that tuning aims at: it is optimal for locally balanced proposals (Sun, Dai and
+# Schuurmans 2022).
 TARGET_ACCEPT = 0.574
 # A chain is stuck after STUCK_DRAWS tuning draws in a row, in each of which less than the fraction
 # STUCK_SHARE of the proposals was accepted, or which ended in the state in which it began.
@@ -39,8 +39,8 @@ class Adaptation(NamedTuple):
     accept : mean acceptance probability over the second half of tuning
     moves : mean number of moves in a proposal over the second half of tuning
     seen : number of tuning draws so far
-    still : number of draws in a row without progress, in the first half of tuning
-    measured : means of `Info.measured` over the second half of tuning
+    still : number of draws in a row in which the chain hardly moved, in the first half of tuning
+    measured : means over the second half of tuning of `Info.measured`, what the kernel's own tuning looks at
     """
 
     log_value: Any
@@ -53,14 +53,17 @@ class Adaptation(NamedTuple):
 
     @property
     def stuck(self) -> bool:
-        """Whether the chain needs another kernel to reach the bulk of the target (see `settle`)."""
+        """Whether the chain has hardly moved for so long that another kernel (`settle`) must bring it to the
+        bulk of the target.
+        """
         return self.still >= STUCK_DRAWS
 
 
 def initial_adaptation(value: float, measured: Any = ()) -> Adaptation:
     """The adaptation before the first draw, of a parameter that begins at `value`.
 
-    The argument `measured` holds zeros in the structure of `Kernel.measured`.
+    The argument `measured` holds zeros in place of the means of `Info.measured`, what the kernel's own tuning
+    looks at.
     """
     return Adaptation(np.log(value), np.log(value), 0.0, 0.0, 0.0, 0, measured)
 
@@ -89,7 +92,7 @@ def updated_adaptation(
     bounds : (lower, upper), of the parameter
     tune : number of tuning draws in all; infinite where tuning never ends
     xp : NumPy on the host, `jax.numpy` inside a compiled loop
-    measured : the draw's means of `Info.measured`
+    measured : the draw's means of `Info.measured`, what the kernel's own tuning looks at
     """
     late = xp.maximum(a.seen - tune / 2, 0.0)
     log_value = a.log_value + (accept - TARGET_ACCEPT) / (1 + late) ** 0.6

@@ -199,7 +199,7 @@ def visits_of(
     if drawing is draw_conditional:
         visits += visits_together("lines")
         visits += [splits_and_merges(target, n) for n, _ in split_and_merged(target.space)]
-    # Without any visit there is nothing to draw: every site has one value.
+    # Where every site has one possible value, there are no visits, and one that changes nothing stands in.
     return visits or [lambda key, x, backward: x]
 
 
@@ -258,8 +258,7 @@ def visit_colours(target, n: int, colours: list[np.ndarray], drawing: Callable):
             values = drawing(
                 u, v, sites, x[start + sites], lambda *candidates: differences_of(x, *candidates)
             )
-            # As in `visit` of `visit_colour`, the barrier keeps XLA from computing the draw again for every
-            # site that reads it.
+            # The barrier keeps XLA from computing the draw again for every site that reads it.
             values = jax.lax.optimization_barrier(values)
             block = jnp.where(colour == c, values[position], x[start : start + v.size])
             return jax.lax.dynamic_update_slice(x, block, (start,))
@@ -326,8 +325,9 @@ def scan_by_changes(target, n: int, sites: np.ndarray, drawing: Callable):
 
 
 def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
-    """A visit that draws which count of each set has its one unit, given everything else (see
-    `with_one_unit`).
+    """A visit that draws sets of counts of which one is 1 above its lower bound and the others are at theirs.
+
+    For each set the draw is which of its counts has this unit, given everything else.
 
     Parameters
     ----------
@@ -340,14 +340,14 @@ def visit_units(target, n: int, sets: np.ndarray, in_turn: bool):
     c = sites.shape[1]
 
     def drawn(u, of_sets, x, joined):
-        """Two (r, 2) int arrays: for each set the site that gives the unit and the site that gets the unit;
-        and the new values of these sites.
+        """Two (r, 2) int arrays: for each set the site that loses its one unit and the site that gets the
+        unit; and the new values of these two sites.
 
-        A unit that stays where it is gives one site twice, with its current value.
+        Where the unit stays, its site stands twice, with its current value.
         """
         above = x[start + of_sets] - jnp.asarray(v.lower)[of_sets]
         place = (jnp.argmax(above, axis=1)[:, None] + np.arange(c)) % c
-        order = jnp.take_along_axis(of_sets, place, axis=1)  # the count that has the unit comes first
+        order = jnp.take_along_axis(of_sets, place, axis=1)  # the count above its bound comes first
         pairs = jnp.stack(jnp.broadcast_arrays(order[:, :1], order[:, 1:]), axis=-1)
         # the barriers keep XLA from computing `values` and `d` again at each of their uses
         values = jax.lax.optimization_barrier((x[start + pairs] + np.array([-1, 1])).astype(x.dtype))
@@ -414,15 +414,16 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
         def turn(key, x, pairs):
             if not inner:
                 return of_pairs(key, x, pairs.reshape(-1, 2))
-            # The order of the pairs is random and as probable as the reverse order, so a backward sweep may
-            # use it too.
+            # A backward sweep draws the pairs in the same order as a forward sweep: the order is random, and
+            # as probable as its reverse.
             return jax.lax.fori_loop(
                 0, pairs.shape[0], lambda t, x: of_pairs(jax.random.fold_in(key, t), x, pairs[t]), x
             )
 
         if turns == 1:
             return turn(key_draws, x, matched(0))
-        # The order of the turns is as probable as its reverse, so a backward sweep may use it too.
+        # A backward sweep takes the turns in the same order as a forward sweep: the order is random, and as
+        # probable as its reverse.
         return jax.lax.fori_loop(
             0, turns, lambda t, x: turn(jax.random.fold_in(key_draws, t), x, matched(t)), x
         )
@@ -431,8 +432,14 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
 
 
 def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
-    """A visit that draws single pairs of sites one after another, set by set; the parameters are those of
-    `visit_sets`.
+    """A visit that draws single pairs of sites one after another, set by set.
+
+    Parameters
+    ----------
+    n : the number of the variable
+    sets : (R,) int, the sets
+    inner : not read, since all pairs are drawn in turn
+    turns : how many times the sites of a set are matched in pairs
     """
     start, v = target.space.blocks[n]
     sites = v.constraint.sites[sets]
@@ -442,8 +449,8 @@ def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
         key_match, key_draws = jax.random.split(key)
         matched = matchings(key_match, sites, turns)
 
-        # As in `visit_sets`, a backward sweep may keep the order of the turns, but reverses the sets within a
-        # turn.
+        # A backward sweep keeps the order of the turns, which is random and as probable as its reverse. It
+        # reverses the fixed order of the sets within a turn.
         def turn(number, carried):
             pairs = jnp.moveaxis(matched(number), 0, 1).reshape(-1, 2)
 
@@ -516,8 +523,8 @@ class Together(NamedTuple):
     kind : "coloured sets", "scanned sets" or "lines"
         The property of `Interactions` that lists the sets; "lines" stands for `coloured_lines` and
         `scanned_lines`, whose sites may also change alone.
-    round : Round
-    visit : (number of turns) -> ((key, x, backward) -> x)
+    round : the numbers of turns that a sweep may take, and what a turn costs
+    visit : (number of turns) -> ((key, x, backward) -> x), which makes these turns
     """
 
     sets: Sets
@@ -554,7 +561,7 @@ def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
 
 
 def units_at_once(target, n: int, number: int) -> int:
-    """How many vectors with one unit are drawn in one batch, of `number` vectors in all."""
+    """How many of `number` vectors, each with one count 1 above its bound, are drawn in one batch."""
     c = target.space.variables[n].constraint.sites.shape[1]
     return int(np.clip(AT_ONCE / cost_of_draws(target, n, c, 2), 1, number))
 
@@ -586,7 +593,8 @@ def taking_turns(target, candidates: Callable | None = None) -> list[tuple[Toget
 
     Parameters
     ----------
-    candidates : as in `visits_of`
+    candidates : a function that chooses the candidate values along lines of many states, by default
+        `candidates_in_stretch`
     """
     candidates = candidates or candidates_in_stretch
     each, interactions = [], target.interactions
@@ -607,7 +615,7 @@ def drawn_pairs(key, target, n: int, pairs, x, differences: Callable):
     Parameters
     ----------
     pairs : (r, 2) int, sites counted within the variable
-    differences : (values (r, C, 2)) -> (r, C) nats
+    differences : (values (r, C, 2)) -> (r, C) nats, the change of the log density if a pair takes values
     """
     start, v = target.space.blocks[n]
     now = x[start + pairs]
@@ -712,7 +720,7 @@ def scattered(u, v: Variable, rows, now):
 
     Parameters
     ----------
-    u : (w, r) uniforms
+    u : (w, r) uniforms, which choose the values from anywhere
     v : the variable, windowed and bounded
     rows : (r,) int, the sites, counted within the variable
     now : (r,) int, current values

@@ -82,13 +82,13 @@ def beside(pairs: np.ndarray, degrees: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     Parameters
     ----------
-    pairs : (E, 2) int
-    degrees : (d,) int, the number of edges of each site
+    pairs : (E, 2) int, the sites of each edge
+    degrees : (d,) int, the number of edges of each site, at most D
 
     Returns
     -------
-    across : (D, d) int32, padded with the site itself
-    edge : (D, d) int32, padded with E
+    across : (D, d) int32, the site at the other end of each edge of a site, padded with the site itself
+    edge : (D, d) int32, the index of each edge of a site, padded with E
     """
     d = len(degrees)
     across = np.tile(np.arange(d, dtype=np.int32), (degrees.max(initial=0), 1))

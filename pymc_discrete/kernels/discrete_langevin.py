@@ -20,7 +20,7 @@ from pymc_discrete.space.space import Space
 LANGEVIN_PROPOSALS = ("dlp", "dlmc")
 BOUNDS = {"dlp": (0.02, 1e4), "dlmc": (1e-5, 1e3)}  # the bounds within which "adapt" tunes the step size
 INITIAL_STEP_SIZE = 0.5  # the tuned step size before the first draw
-SMALL_TIME = 1e-20  # below this expected number of jumps, the probability of a jump equals it up to rounding
+SMALL_TIME = 1e-20  # a smaller expected number of jumps equals the probability of a jump, up to rounding
 
 
 class SiteProposals(NamedTuple):
@@ -94,7 +94,7 @@ def jumps(d, time, balancing: str) -> SiteProposals:
     Parameters
     ----------
     d : (d, k) float, log weights of the moves in each site's conditional, relative to the current value
-    time : () float
+    time : () float, for how long each Markov chain runs
     balancing : name of a balancing function
     """
     # without this barrier, XLA computes an exponential or a logarithm again in every row that reads it
@@ -145,7 +145,9 @@ def row_logsumexp(a):
 
 
 def log_weight_of_choice(move, stay, chosen):
-    """(d,) float, the log weight of each site's choice `chosen` (d,), see `SiteProposals.draw`."""
+    """(d,) float, the log weight of each site's choice in `chosen` (d,), which is 0 to stay, and k to go to
+    neighbour k - 1.
+    """
     if move.shape[1] == 1:
         return jnp.where(chosen > 0, move[:, 0], stay)
     of_move = jnp.take_along_axis(move, jnp.maximum(chosen - 1, 0)[:, None], axis=1)[:, 0]
@@ -301,9 +303,9 @@ def langevin_moves(x, differences, space: Space):
 
     Returns
     -------
-    differences : (d, k) float, nats
-    values : (d, k) int
-    current : (d, k) bool, whether the value is the current one
+    differences : (d, k) float, nats, the change of the log density by each move
+    values : (d, k) int, the value that each move leads to
+    current : (d, k) bool, whether this value is the current one
     """
     if flips_only(space):
         other = jnp.where(x - space.lower == 0, differences[:, 1], differences[:, 0])

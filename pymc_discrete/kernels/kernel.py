@@ -56,12 +56,12 @@ class Kernel(NamedTuple):
     step : (key, state, target, params) -> (State, Info)
     refresh : (state, target) -> State, to be called after another block has changed the context
     tuned : the parameter that adapts while tuning, if any
-    scaled : (space) -> bool, whether the parameter "scale" is tuned to each site's unit of distance (see
-        `spread`)
+    scaled : (space) -> bool, whether the parameter "scale" is tuned to each site's unit of distance, its
+        standard deviation
     sweeper : (target) -> (key, x, params) -> (x, Info), for a kernel whose next state depends on x alone
         A loop runs the sweeper instead of `step`, and evaluates densities and differences at the last state
         only. A sweeper leaves the target invariant and need not be reversible.
-    measured : zeros in the structure of the `Info.measured` of a sweeper
+    measured : zeros in the structure of the sweeper's `Info.measured`, what the kernel's own tuning looks at
     """
 
     init: Callable

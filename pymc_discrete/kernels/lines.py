@@ -21,7 +21,8 @@ from pymc_discrete.space.space import UNBOUNDED, Variable
 # A function of a key that returns (sites, steps), both (T, R, m) int: each of R sets of sites is drawn along
 # T directions, one after another, and in a direction m sites of the set change by multiples of `steps`.
 Directions = Callable[[Any], tuple[Any, Any]]
-# Sites that may also change alone are drawn from all states of a line with at most this many states.
+# Sites that may also change alone are drawn from all states of a line with at most this many states, and on a
+# longer line from a stretch.
 LONGEST_WHOLE_LINE = 32
 COMBINED = 2.0  # mean number of nonzero coefficients in a random combination of basis vectors
 
@@ -67,7 +68,8 @@ def lines_beside(target, sets: Sets, candidates: Callable, in_turn: bool) -> Way
     """How some sets of sites are drawn along their lines (`Variable.lines`), in random order.
 
     A set is drawn along as many lines as it has sites, but along each line once at most; its sites may also
-    change alone. The parameters are those of `lines_of_equations`.
+    change alone. `candidates` lays candidate values about a current value, and `in_turn` says whether the
+    sets are drawn one at a time.
     """
     v = target.space.variables[sets.n]
     lines = v.lines.of(sets.sets)
@@ -81,7 +83,8 @@ def short_lines(
 
     Parameters
     ----------
-    fewest, full : as in `Round`
+    fewest : the number of turns that a sweep takes at least, whatever they cost
+    full : the number of turns that try each line once
     bounds : an object with the bounds `lower` and `upper` (n,) of the sites
     """
     width = longest(lines, bounds.lower, bounds.upper)

@@ -101,8 +101,9 @@ class Method(ABC):
     def chosen(self, target: Any) -> Callable[[Any, Any], dict[str, Any]] | None:
         """The function that chooses parameters of the kernel when tuning ends; None where nothing is chosen.
 
-        The function takes the means of `Info.measured` over the second half of tuning, and the array module,
-        NumPy or jax.numpy. It returns {name of a parameter: its value}.
+        The function takes the means over the second half of tuning of `Info.measured`, what the method's own
+        tuning looks at, and the array module, NumPy or jax.numpy. It returns
+        {name of a parameter: its value}.
         """
         return None
 
@@ -112,7 +113,8 @@ class Method(ABC):
 
         Parameters
         ----------
-        measured : means of `Info.measured` over the second half of tuning
+        measured : means over the second half of tuning of `Info.measured`, what the method's own tuning looks
+            at
         variables : the names of the variables, as messages have them
         """
         return None

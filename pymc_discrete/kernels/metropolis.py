@@ -12,7 +12,7 @@ from pymc_discrete.runtime.jax_settings import default_settings
 
 
 class Proposed(NamedTuple):
-    """A proposed state and the probabilities of the proposal.
+    """A proposed state y and the probabilities of the proposal q from the current state x.
 
     Attributes
     ----------
@@ -78,7 +78,8 @@ def metropolis(
         # an impossible state every move is accepted.
         stuck = jnp.isneginf(state.logdensity) & (log_forward < jnp.inf) & ~jnp.isnan(proposed.logdensity)
         accept = jnp.where(stuck, 1.0, accept)
-        # Several moves, each of which alone stays inside the support, may leave the support together.
+        # A proposal outside the support is rejected: several moves, each of which alone stays inside, may
+        # lead there together.
         space = target.space
         accept = jnp.where(jnp.all((proposed.x >= space.lower) & (proposed.x <= space.upper)), accept, 0.0)
         if adjusted:

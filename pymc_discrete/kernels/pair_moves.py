@@ -188,10 +188,10 @@ class Transfers(PairsOfSites):
 
     def _gains(self, table, x, z, sites):
         """(r, J, C) nats, the change of the log density if one of `sites` (r, J) alone gains the units of a
-        move, as the table has it.
+        move, read from the `table` of changes by single sites.
         """
         now = z[self.start + sites][..., None]
-        if not self.v.finite:  # column c of the table is for the value in x plus the c-th offset
+        if not self.v.finite:  # the table has offsets from the value in x only, not from another value in z
             return jnp.where(now == x[self.start + sites][..., None], table[sites], -jnp.inf)
         lower, upper = (jnp.asarray(bound)[sites][..., None] for bound in (self.v.lower, self.v.upper))
         then, row = now + self.units, sites[..., None]
@@ -219,9 +219,13 @@ class Swaps(PairsOfSites):
         return gain.sum(axis=1, keepdims=True)
 
     def _of_set(self, table, now):
-        """(c (c - 1) / 2,) nats, the estimates of all swaps of a permutation `now` (c,), by its `table`."""
-        # Element (j, i) is the change of the log density if element i takes the value of element j. Rows of
-        # the table are gathered as a whole, which takes less time than to gather single elements.
+        """(c (c - 1) / 2,) nats, estimates of the changes of the log density by all swaps of a permutation.
+
+        `now` (c,) are the values of the permutation, and `table` (c, K) has the changes of the log density if
+        an element alone takes another value.
+        """
+        # `gain[j, i]` is the change of the log density if element i takes the value of element j. Rows of the
+        # table are gathered as a whole, which takes less time than to gather single elements.
         gain = table.T[now] - table[np.arange(len(now)), now]
         return (gain + gain.T)[np.triu_indices(len(now), 1)]
 
@@ -398,8 +402,11 @@ class PairMoves:
 
     # ------------------------------------------------------------ estimates
     def by_table(self, x, target):
-        """The log density at x (d,); and a pair of the `table` at x and the estimates (size,) of
-        all moves."""
+        """The log density at x (d,), and a pair of arrays.
+
+        The pair is the changes (d, K) of the log density if single sites change, and the estimates (size,)
+        that these changes give of the differences of all moves.
+        """
         table = self.table(x, target)
         return target.logdensity(x), (table, self.estimates(table, x, x))
 
@@ -418,7 +425,7 @@ class PairMoves:
 
         Parameters
         ----------
-        table : the result of `table` at x (d,)
+        table : (d, K) nats, the change of the log density if each site alone changes at x (d,)
         z : (d,) int
         rows : for each group the rows whose moves are wanted; None for all moves
         """

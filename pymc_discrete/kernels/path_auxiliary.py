@@ -151,8 +151,9 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
 
     The result is the end state, and the log probabilities of the path and of the reverse path.
 
-    The acceptance probability is the general one of Sun et al. 2022, section 3.1. With exact differences and
-    a balancing function it is min(1, Z(x)/Z(y)) (Property 1), where Z is the sum of the weights of all moves.
+    The acceptance probability of a path from x to y is the general one of Sun et al. 2022, section 3.1. With
+    exact differences and a balancing function it is min(1, Z(x)/Z(y)) (Property 1), where Z is the sum of the
+    weights of all moves.
 
     Parameters
     ----------
@@ -194,8 +195,8 @@ def pas(key, u, L, target, start: State, balancing: str, backtrack: bool):
         0, L, move_forward, (start, none_visited, zero, zero, jnp.zeros(most, int))
     )
     if not backtrack:
-        # The reverse path excludes sites in the opposite order, which is known only once the path is
-        # complete. The path is therefore walked again from its end to its start.
+        # A path excludes the sites that it has changed. The reverse path excludes them in the opposite order,
+        # known only once the path is complete, which is therefore walked again from its end to its start.
 
         def move_back(n, carried):
             state, visited, back = carried
@@ -365,16 +366,16 @@ def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bo
 
     The result is the end state, and the log probabilities of the path and of the reverse path.
 
-    The weights of the moves at each point of the path come from the table of changes of single sites at the
-    start of the path, see `PairMoves.estimates`. The weights of the reverse path come from the table at the
-    end of the path (as in Eq. 5 and 6 of Sun et al. 2022). Without backtracking no move changes a site that
-    has changed before.
+    The weights of the moves at each point of the path are estimates. They come from a table, made at the
+    start of the path, of the changes of the log density if single sites change. The weights of the reverse
+    path come from such a table made at the end of the path (as in Eq. 5 and 6 of Sun et al. 2022). Without
+    backtracking no move changes a site that has changed before.
 
     Parameters
     ----------
     u : (most,) uniforms, one for each move of the longest path
     L : () int, number of moves
-    start : State at x, whose differences are those of `PairMoves.by_table`
+    start : State at x, whose `differences` are a pair: the table at x, and the estimates at x of all moves
     """
     moves, most = PairMoves(target.space), u.shape[0]
     largest = 0.9 * np.log(np.finfo(start.carry.weights.dtype).max)
@@ -384,7 +385,9 @@ def pafs_of_pairs(key, u, L, target, start: State, balancing: str, backtrack: bo
         table, at_state = state.differences
 
         def scaled(estimates):
-            """Log weights from estimated differences, less `carry.top`, capped so that `exp` stays finite."""
+            """Log weights from estimated differences, less the largest at `state`, capped so that `exp` stays
+            finite.
+            """
             return jnp.minimum(log_weights(estimates, False, balancing) - state.carry.top, largest)
 
         def body(t, carried):

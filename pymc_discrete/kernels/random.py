@@ -73,13 +73,14 @@ def uniforms(key, shape: tuple[int, ...], dtype=float):
 
 # ---------------------------------------------------------------- running sums
 def running_sum(a):
-    """Cumulative sums along the last axis; for many rows, products of `PIECE` elements with a triangular
-    matrix.
+    """Cumulative sums along the last axis, by products of up to `PIECE` elements with a triangular matrix.
+
+    Only a few rows of more than `PIECE` elements are summed by JAX's own cumulative sum.
     """
     n = a.shape[-1]
     if n <= PIECE:
         return jnp.matmul(a, jnp.asarray(np.triu(np.ones((n, n))), a.dtype), precision="highest")
-    if a.size <= FEW_ROWS * n:  # products of small matrices take several times as long on a CPU
+    if a.size <= FEW_ROWS * n:  # matrix products of few rows take several times as long as `cumsum` on a CPU
         return jnp.cumsum(a, axis=-1)
     padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, -n % PIECE)])
     within = running_sum(padded.reshape(*a.shape[:-1], -1, PIECE))
@@ -135,8 +136,8 @@ def draw_categorical(uniforms, weights):
 
 
 def choose_or_stay(uniforms, weights, total):
-    """(r,) int, an element of each row of `weights` (r, K); or K, with the rest of `total` (r,) as its
-    weight.
+    """(r,) int, an element of each row of `weights` (r, K); or K for none of them, whose weight is `total`
+    (r,) less the sum of the row.
     """
     t = uniforms * total
     if weights.shape[1] == 1:

@@ -15,7 +15,7 @@ IN_TURN_UP_TO = 1000
 
 
 def added_at(index: Any, values: Any, n: int) -> Any:
-    """(n, ...), for each of n indices the sum of those of the values (m, ...) whose `index` (m,) it is.
+    """(n, ...), whose element i is the sum of the values (m, ...) that have the index i in `index` (m,).
 
     Values with the index n are left out.
     """

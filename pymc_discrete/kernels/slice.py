@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# numbers of coordinates d for which random frames are used; a frame of d directions costs d^3 operations
+# the numbers of coordinates d for which updates also go along random orthonormal frames; a frame of d
+# directions costs d^3 operations
 FRAMES = range(2, 501)
 # largest numbers of expansions and of shrinkages of the interval in one update; 200 halvings reduce an
 # interval from a length of 1e8 to one of 1e-52
@@ -21,8 +22,8 @@ EXPANSIONS, SHRINKAGES = 100, 200
 # An update counts as staying in place if it changes no coordinate by more than this many machine epsilons,
 # relative to the coordinate.
 STAYING_EPSILONS = 16.0
-# ratio of a width to the mean distance moved in an update: two points drawn uniformly from an interval are on
-# average a third of its length apart
+# The width of the initial interval is this many times the mean distance that updates move: two points drawn
+# uniformly from an interval are on average a third of its length apart.
 SPREADS = 3.0
 # The covariance of n draws is shrunk towards its diagonal with the weight PRIOR / (n + PRIOR), as in Stan's
 # warm-up.

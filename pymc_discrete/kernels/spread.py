@@ -47,7 +47,7 @@ def updated_units(
 
     Parameters
     ----------
-    sums : (3, d) float, as in `no_sums`
+    sums : (3, d) float, the sums of 1, x and x^2 over the draws since the units were last renewed
     scale : (d,) float, the units so far
     x : (d,) int, the state at the end of the draw
     seen : number of tuning draws so far, this one included

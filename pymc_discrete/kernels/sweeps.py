@@ -11,11 +11,11 @@ from pymc_discrete.runtime.jax_settings import default_settings
 
 
 def sweep_kernel(sweeper: Callable, step: Callable | None = None) -> Kernel:
-    """The kernel of a sweeper.
+    """The kernel of a sweeper, a transition whose next state depends on x alone.
 
     Parameters
     ----------
-    sweeper : (target) -> (key, x, params) -> (x, Info), as in `Kernel`
+    sweeper : (target) -> (key, x, params) -> (x, Info), the transition, which leaves the target invariant
     step : (key, x, target) -> (x, Info), a single transition; None stands for one sweep
     """
 

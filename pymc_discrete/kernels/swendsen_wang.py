@@ -24,6 +24,7 @@ from pymc_discrete.space.density import difference_from
 # for each site and each pair. In addition, each pair costs OF_PAIR, and each value of a site OF_VALUE.
 WAITING, OF_ROUND, OF_PAIR, OF_VALUE = 5000.0, 3.2, 20.0, 13.0
 # the number of computations of a cluster sweep that run one after another, besides the rounds of the search
+# for clusters
 IN_TURN = 7
 # tables of pairs with at most this many elements in all are prepared once, and not in each draw
 FEW_ENTRIES = 2**16
@@ -62,7 +63,7 @@ class SwendsenWang(BlockGibbs):
         for their counted cost. The share is 0 where cluster sweeps do not change clearly more than Gibbs
         sweeps, and the log says so.
     differences : {"auto", "exact"}
-        As in `BlockGibbs`.
+        Where the conditionals come from, as for `BlockGibbs`.
 
     Raises
     ------
@@ -295,7 +296,8 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     always_equal = (possible == (within & equal)).all(axis=(1, 2)) & alike
     always_different = (possible == (within & ~equal)).all(axis=(1, 2)) & alike & two
     always = always_equal | always_different
-    # Other pairs have bonds if all elements at equal values are larger than the elements at different values.
+    # Other pairs have bonds if all elements of their table at equal values are larger than all elements at
+    # different values.
     least = jnp.where(within & equal, tables, jnp.inf).min(axis=(1, 2))
     least -= jnp.where(within & ~equal, tables, -jnp.inf).max(axis=(1, 2))
     partial = jnp.where(jnp.isfinite(least) & alike, jnp.maximum(least, 0.0), 0.0)
@@ -304,7 +306,8 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     return Decomposed(
         jnp.where(always, jnp.inf, jnp.where(simple, jnp.abs(strength), partial)),
         always_different | (simple & (strength < 0)),
-        # where there is always a bond, a value of the first site leaves one possible value to the second site
+        # Where there is always a bond, each value of the first site leaves one possible value to the second
+        # site, so that the table is a unary term of the first site.
         jnp.where(simple[:, None], u, jnp.where(always[:, None], f.sum(axis=2), 0.0)),
         jnp.where(simple[:, None], v, 0.0),
         jnp.where(joined[:, None, None], jnp.where(jnp.isnan(rest), -jnp.inf, rest), 0.0),
@@ -348,7 +351,11 @@ def alternating(target) -> Callable:
 
 
 def cluster_sweep(target) -> Callable:
-    """A function (key, x) -> (x, (squared sizes that moved, mean size, rounds)), see `ChangeBySweeps`."""
+    """The cluster sweep, a function (key, x) -> (x, (changed, size, rounds)).
+
+    `changed` is the sum of the squared sizes of the clusters that moved, `size` the mean size of the cluster
+    of a site, and `rounds` the number of rounds in which clusters were found.
+    """
     space, pairs = target.space, pairs_with_tables(target)
     counts = np.where(pairs.sites, space.upper - space.lower + 1, 1)
     lower = np.where(pairs.sites, space.lower, 0)
@@ -411,8 +418,8 @@ def weights_of_moves(index, unaries, counts: np.ndarray):
     Parameters
     ----------
     index : (d,) int, the places of the current values
-    unaries : (d, K) nats
-    counts : (d,) int
+    unaries : (d, K) nats, log conditional probabilities of the values of each site
+    counts : (d,) int, the number of values of each site
     """
     moves = np.arange(unaries.shape[1])
     at = places_after(index, moves, counts)
@@ -451,9 +458,10 @@ def moved_in_turn(
 
     Parameters
     ----------
-    u, order : (d,) uniforms
+    u : (d,) uniforms, by which the moves of the clusters are drawn
+    order : (d,) uniforms, the numbers of the clusters, by which they move in turn
     index : (d,) int, the places of the current values
-    labels : (d,) int
+    labels : (d,) int, the cluster of each site, by the lowest site in it
     sums : (d, K - 1) nats, the sums of the unary weights of the moves of each cluster
     """
     d, K = len(index), parts.rest.shape[1]

@@ -147,10 +147,11 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
 
     Parameters
     ----------
-    u : (d + 1,) uniforms
+    u : (d + 1,) uniforms, one for each site and one for padding
     x : (d,) int
     joint : (E + 1, K, K) nats, tables of the pairs and one of zeros
-    straight : whether every site but a root has at most one child, which has the same column as its parent
+    straight : whether every site but a root has at most one child, which is in its parent's column of
+        `Forest.node`
     """
     space, K = target.space, joint.shape[1]
     weights = jnp.zeros((space.d + 1, K))
@@ -160,7 +161,7 @@ def draw_forest(u, x, forest: Forest, target, joint, straight: bool):
         unary = jnp.where(forest.sites[start : start + v.size, None], unary, 0.0)
         weights = jax.lax.dynamic_update_slice(weights, unary, (start, 0))
     tables = joint[forest.edge]
-    # (L, W, K of the site, K of its parent)
+    # for the W sites of each of L levels, (L, W, K values of the site, K values of its parent)
     tables = jnp.where(forest.flipped[..., None, None], jnp.swapaxes(tables, -1, -2), tables)
     index = filter_and_sample(u, jnp.append(x - space.lower, 0), forest, straight, weights, tables)
     return jnp.where(forest.sites, space.lower + index[:-1], x).astype(x.dtype)
@@ -174,11 +175,12 @@ def filter_and_sample(u, index, forest: Forest, straight: bool, weights, tables)
 
     Parameters
     ----------
-    u : (d + 1,) uniforms
+    u : (d + 1,) uniforms, one for each site and one for padding
     index : (d + 1,) int, index of each site's current value in its support
-    straight : as in `draw_forest`
+    straight : whether every site but a root has at most one child, which is in its parent's column of
+        `Forest.node`
     weights : (d + 1, K) nats, unary terms
-    tables : (L, W, K, K) nats, pairwise terms of each site with its parent
+    tables : (L, W, K, K) nats, pairwise terms of the W sites of each of L levels with their parents
     """
     K, unary, column = weights.shape[1], weights[forest.node], forest.column
     no_messages, to_roots = (jnp.zeros((n, K)) for n in (unary.shape[1], len(forest.roots)))

@@ -21,7 +21,8 @@ class Learned(NamedTuple):
     Attributes
     ----------
     adaptation : Adaptation, of the parameter that is tuned to the acceptance probability
-    sums : (3, d) float, see `spread.no_sums`; () where units of distance are not tuned
+    sums : (3, d) float, the sums of 1, x and x^2 over draws, which give the units of distance; () where units
+        are not tuned
     scale : (d,) float, the unit of distance of every site; () where it is not tuned
     """
 
@@ -40,7 +41,7 @@ class Tuner(NamedTuple):
     bounds : (lower, upper), of this parameter
     scaled : whether the parameter "scale", each site's unit of distance, is tuned too
     space : Space
-    measured : zeros in the structure of `Kernel.measured`
+    measured : zeros in place of the means of `Info.measured`, what the kernel's own tuning looks at
     chosen : (means of `Info.measured`, xp) -> {name: value}, parameters that are chosen when tuning ends
     """
 

@@ -72,7 +72,7 @@ class FitState(NamedTuple):
 
     Attributes
     ----------
-    params : pytree
+    params : pytree, the parameters of the model
     optimizer : the state of the optimiser
     kept : the state of the objective; for the likelihood, the state of its sampler
     averaged : the moving average of the parameters; () without an average
@@ -90,9 +90,9 @@ class Record(NamedTuple):
     Attributes
     ----------
     done : () int, number of iterations
-    state : FitState
-    mismatch : (iterations,) float, nan where an iteration is still to come
-    scores : (n, 2) float, as in `Fit`, nan where an evaluation is still to come
+    state : FitState, from which the next iteration goes on
+    mismatch : (iterations,) float, the norms of the gradient, nan where an iteration is still to come
+    scores : (n, 2) float, the iteration and the score of each evaluation, nan where one is still to come
     best : pytree, the parameters with the highest score; () without evaluations
     """
 
@@ -251,10 +251,13 @@ class Descent(NamedTuple):
 
     Attributes
     ----------
-    model, observations, objective, optimizer
-    penalties : {"l1": float, "group_l1": float}
-    ema : float or None, as in `fit`
-    key : JAX key
+    model : the model whose parameters are learned
+    observations : the data, of which each iteration draws a batch
+    objective : what is minimised
+    optimizer : optax optimiser
+    penalties : {"l1": float, "group_l1": float}, the strengths of the penalties on interactions
+    ema : float, the weight of the past in the moving average of the parameters; None for no average
+    key : JAX key, from which the keys of all iterations are made
     """
 
     model: Learnable
@@ -388,7 +391,7 @@ def norms_of_tables(tables: Any) -> Any:
 
 # ---------------------------------------------------------------- checks of arguments
 def check_kind(name: str, given: Any, kind: type) -> None:
-    """Raise a TypeError unless an argument is of the kind that `KINDS_OF_MEASURE` describes."""
+    """Raise a TypeError unless the argument `name` of `fit` is of the class `kind`."""
     if not isinstance(given, kind):
         raise TypeError(f"{name} must be {KINDS_OF_MEASURE[name]}, got {given!r}.")
 
@@ -458,7 +461,8 @@ def description_of_fit(model: Learnable, objective: Objective, observations: Obs
     crc = zlib.crc32(np.ascontiguousarray(observations.probabilities).tobytes())
     for name, a in sorted(observations.values.items()):
         crc = zlib.crc32(np.ascontiguousarray(a).tobytes(), zlib.crc32(name.encode(), crc))
-    # The text of a function contains its address, which differs between processes.
+    # The text of an objective may contain addresses of functions, which differ between processes and are
+    # removed.
     objective_text = re.sub(r" at 0x[0-9a-f]+", "", repr(objective))
     return {"model": type(model).__name__, "objective": objective_text, "data": f"{crc:08x}"}
 

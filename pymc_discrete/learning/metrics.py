@@ -85,7 +85,7 @@ def squared_mmd(
 
 
 def mean_kernel(x: Array, y: Array, kernel: str, scale: float) -> Array:
-    """() float, the mean of k over all pairs of a draw in x and a draw in y."""
+    """() float, the mean of the kernel k over all pairs of a draw in x and a draw in y."""
     size = max(COMPARISONS_AT_ONCE // y.size, 1)
     return jax.lax.map(lambda a: KERNELS[kernel](a, y, scale).mean(), x, batch_size=min(size, len(x))).mean()
 
@@ -131,8 +131,8 @@ def recall_of_contacts(strengths: ArrayLike, contacts: ArrayLike) -> np.ndarray:
 
     Parameters
     ----------
-    strengths : (E,) float
-    contacts : (E,) bool, whether a pair is a contact; one at least
+    strengths : (E,) float, the strength of each pair, such as a result of `coupling_strengths`
+    contacts : (E,) bool, whether each pair is a contact, a pair known to interact; one at least
 
     Returns
     -------

@@ -203,7 +203,7 @@ class Embedding(eqx.Module):
 
     Attributes
     ----------
-    table : (values, size) float
+    table : (values, size) float, the vector of each value
 
     References
     ----------

@@ -43,7 +43,8 @@ class PMP:
 
     Parameters
     ----------
-    n_sweeps, damping : see `pymc_discrete.factor_graphs.run`
+    n_sweeps : int, the largest number of sweeps of max-product
+    damping : float in [0, 1), the weight of the old message in its average with the new message
     """
 
     n_sweeps: int = 100
@@ -72,7 +73,8 @@ class PersistentPMP:
 
     Parameters
     ----------
-    n_sweeps, damping : see `pymc_discrete.factor_graphs.run`
+    n_sweeps : int, the largest number of sweeps of max-product
+    damping : float in [0, 1), the weight of the old message in its average with the new message
     correlation : float in [0, 1], the correlation rho of the noise in successive iterations
     """
 
@@ -213,7 +215,8 @@ class ContrastiveDivergence(MarkovChains):
     conditional_transitions : int, optional
         Number of transitions, from a uniform state, for the hidden sites given the visible ones; by default
         `transitions`.
-    differences : see `FactorGraph.to_target` and `Neural`
+    differences : {"auto", "exact", "gradient"}
+        Where the differences come from; "auto" estimates those of a `Neural` by a gradient.
     start : {"persistent", "data", "uniform"}
         Where the chains begin in an iteration: where they ended in the last one (persistent contrastive
         divergence), at observations of the iteration's batch (contrastive divergence), or at states drawn
@@ -255,7 +258,9 @@ class ReplayBuffer(MarkovChains):
 
     Parameters
     ----------
-    kernel, params, transitions, conditional_transitions, differences : see `ContrastiveDivergence`
+    kernel, params, transitions, conditional_transitions, differences
+        The kernel of the chains, its numbers of transitions, and where differences come from, as for
+        `ContrastiveDivergence`.
     size : int, number of chains
         An iteration takes as many chains as it needs without replacement, moves them, and writes them back.
         No chain is ever begun anew.

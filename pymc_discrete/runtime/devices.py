@@ -39,7 +39,8 @@ class Layout:
         self.devices = grid.reshape(len(grid), -1)
         self.mesh = jax.sharding.Mesh(self.devices, (CHAINS, SHARED))
         self.key = tuple(grid.flat), self.devices.shape
-        # the axes of the mesh along which `jax.shard_map` divides arrays; along the other, XLA divides them
+        # The axes of the mesh along which `jax.shard_map` divides arrays. Where devices share chains, these
+        # are the axis CHAINS alone, and XLA divides arrays along the axis SHARED.
         self.axes = {CHAINS} if self.devices.shape[1] > 1 else {CHAINS, SHARED}
 
     def shared_axis(self, shape: tuple[int, ...]) -> int | None:
@@ -106,7 +107,7 @@ class Layout:
 
 
 def spread_over(devices: Any, chains: int) -> tuple[np.ndarray, int | None]:
-    """The devices as in `Layout`, and the number of threads that compute the chains on a CPU.
+    """The devices of a run, in the form that `Layout` takes, and the number of threads for chains on a CPU.
 
     By default as many of the available devices are used as divide the number of chains. More devices than
     chains are used where `devices` names them: all devices then share each chain. If a single CPU is used,

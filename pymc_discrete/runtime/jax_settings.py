@@ -72,7 +72,7 @@ LEVEL = "xla_backend_optimization_level"
 # LARGE_ARRAY bytes becomes an argument of the program, so that it is not compiled into it.
 LARGE_TOGETHER, LARGE_ARRAY = 2**24, 2**12
 # Options of how XLA adds up on a CPU. By default XLA gives some sums to a library (YNNPACK) and writes other
-# sums as two loops. Neither pays, for the short sums of a log density and for sums of a million terms alike.
+# sums as two loops. Neither pays, be it for the short sums of a log density or for sums of a million terms.
 # With these options LLVM vectorises one loop, fused with the computation of the summands. The first option is
 # experimental.
 SUMS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_disable_hlo_passes": "tree_reduction_rewriter"}
@@ -80,12 +80,14 @@ SUMS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_disable_hlo_passes": "t
 
 @functools.cache
 def sums() -> dict[str, str]:
-    """The options of `SUMS`; {} where this version of XLA lacks one of them, or the user has set one."""
+    """`SUMS`, options of how XLA adds up on a CPU; {} where this version of XLA lacks one of the options, or
+    the user has set one.
+    """
     if any(name in os.environ.get("XLA_FLAGS", "") for name in SUMS):
         return {}
     try:
         jax.jit(lambda: 0, compiler_options=SUMS).lower().compile()
-    except jax.errors.JaxRuntimeError:  # XLA answers "No such compile option"
+    except jax.errors.JaxRuntimeError:  # XLA raises it for an option that this version lacks
         return {}
     return SUMS
 
@@ -96,7 +98,7 @@ def jitted(function: Callable, level: int = REPEATED, **options: Any) -> Any:
     Parameters
     ----------
     function : a function that is not called inside of another compiled function
-    level : `REPEATED`, or `SELDOM` for a program that runs a few times
+    level : XLA's optimisation level, `REPEATED`, or `SELDOM` for a program that runs a few times
     options : of `jax.jit`
     """
     # An optimisation level that the user has set is kept; on an accelerator XLA keeps its own default.

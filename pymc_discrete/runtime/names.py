@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-# PyMC's name for the value of a transformed variable, such as `p_logodds__`. The names of the transforms
-# log_exp_m1 and cholesky_corr have underscores of their own.
+# PyMC's name for the value of a transformed variable, such as `p_logodds__`. The transforms log_exp_m1 and
+# cholesky_corr are listed, since an underscore in their names would be taken for the one before the name.
 TRANSFORMED = re.compile(r"(.+?)_(?:log_exp_m1|cholesky_corr|[^_]+)__")
 ALIKE = 4  # smallest number of names, equal except for the numbers in them, that are shown as a range
 MADE = "/"  # a character in all names that this package makes up; PyMC refuses it in names of variables

@@ -32,7 +32,7 @@ _log = logging.getLogger("pymc.discrete")
 
 PACKAGE = str(Path(__file__).parents[1])
 LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor", "scipy")
-# the first bytes of a file, before the checksum of the rest
+# A file begins with these bytes; the checksum of the file's contents follows, and then the contents.
 HEADER = b"pymc-discrete program 1\n"
 CHECKSUM = 32  # the number of bytes of the checksum
 # An option of XLA (how many threads share a compilation) with a value that nobody else uses. With this option
@@ -140,7 +140,7 @@ class KeptOnDisk:
     function : a result of `jax.jit`
     name : a name that tells the function from all others in every process, up to the settings in
         `settings_now`
-    level : as in `jitted`
+    level : the level at which XLA optimises the function on a CPU, `REPEATED` or `SELDOM`
     """
 
     def __init__(self, function: Any, name: str, level: int):
@@ -208,7 +208,7 @@ def load(name: str, kept: bytes, devices: Sequence[jax.Device]) -> Callable | No
     try:
         of, calls, executable, inputs, outputs = pickle.loads(kept)
         if of == name:
-            if calls:  # JAX registers LAPACK's functions only when it lowers a call of one of them.
+            if calls:  # JAX registers LAPACK's functions only when it lowers a call of one, such as this one
                 jax.jit(jax.lax.linalg.cholesky).lower(np.eye(1))
             return deserialize_and_load(executable, inputs, outputs, execution_devices=devices)
     except Exception as error:  # JAX does not document which errors this may raise

@@ -57,7 +57,8 @@ def watched(what: str | Callable[[], str] | None) -> Iterator[None]:
         yield
     finally:
         with _ended:
-            # In a process that was forked during the block, the list is already empty.
+            # In a process that was forked during the block, the list of work is already empty: an assignment
+            # raises no error there, as `remove` would.
             _phases[:] = [p for p in _phases if p is not phase]
             over = None if _phases else _thread
             if over:
@@ -100,7 +101,7 @@ _log.addFilter(_note)
 
 
 def _after_fork() -> None:
-    """In a forked process, forget the work and the thread of its parent, since it has no such thread."""
+    """In a forked process, forget the work and the thread of the parent process, which no fork copies."""
     global _ended, _thread
     _phases.clear()
     _ended, _thread = threading.Condition(), None

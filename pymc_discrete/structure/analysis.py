@@ -14,8 +14,8 @@ from pytensor.link.jax.ops import JAXOp
 class Analysis[T](ABC):
     """An analysis of a graph: a value for every variable, computed on request and kept.
 
-    A subclass defines the values of the leaves, and how the values of a node's outputs follow from those of
-    its inputs, mostly by one rule per Op.
+    A subclass defines the values of the leaves, which are the variables that no node computes, and how the
+    values of a node's outputs follow from those of its inputs, mostly by one rule per Op.
 
     Parameters
     ----------
@@ -32,11 +32,10 @@ class Analysis[T](ABC):
 
     @abstractmethod
     def at_leaf(self, var: Variable) -> T:
-        """The value of a leaf that is not among the known variables."""
+        """The value of a leaf, a variable to whose inputs the analysis does not go, unless it is known."""
 
     def is_leaf(self, var: Variable) -> bool:
-        """Whether a computed variable is treated as a leaf; a variable that no node computes
-        always is one."""
+        """Whether the analysis goes no further at a computed variable, as at one that no node computes."""
         return False
 
     def of(self, var: Variable) -> T:

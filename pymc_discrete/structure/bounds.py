@@ -29,7 +29,7 @@ def is_whole(var: Variable) -> bool:
 
 class IntegerBounds(Analysis[Interval]):
     """Bounds of the integer tensors of a graph, and of some float tensors; other tensors have the bounds
-    `UNKNOWN`.
+    `UNKNOWN`, which are infinite.
 
     Integers of 64 bits are assumed not to overflow; shorter integers wrap around.
 
@@ -180,8 +180,8 @@ def powers(a: Interval, n: Interval) -> Interval:
     """Bounds of powers of an integer within `a` whose exponents are the integers of `n`, which are at least
     0.
 
-    The size of a power grows with the exponent, and for a negative base each further exponent changes its
-    sign. So the last two exponents give the bounds, or the first two if the base is -1, 0 or 1.
+    The size of a power grows with the exponent, and for a negative base the sign changes from each exponent
+    to the next. So the two largest exponents give the bounds, or the two smallest if the base is -1, 0 or 1.
     """
     low, high = n
     if high < math.inf:

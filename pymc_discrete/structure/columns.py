@@ -67,8 +67,9 @@ def column_update(op: Op, node: Apply, moving: int, graph: LogpGraph) -> Update 
 
 
 def one_hot(place: np.ndarray, n: int, rows, dtype):
-    """(r, m, n), the one-hot encoding of the integers `place` (R, m) in 0, ..., n - 1, for the
-    sites `rows`."""
+    """(r, m, n), the one-hot encoding of the integers in the r rows `rows` of `place` (R, m), which are in
+    0, ..., n - 1; `rows` is None for all R rows.
+    """
     return (
         take(place.reshape(-1), np.arange(place.size).reshape(place.shape), rows)[..., None] == np.arange(n)
     ).astype(dtype)

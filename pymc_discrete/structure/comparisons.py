@@ -53,7 +53,8 @@ def comparisons(term: Variable) -> Iterator[tuple[Variable, bool]]:
         elif isinstance(scalar, Add) or isinstance(node.op, Join | MakeVector):
             pending += node.inputs[::-1]
         elif isinstance(scalar, Mul) and not any((value_of(i) < 0).any() for i in node.inputs):
-            # -inf times a positive factor, such as an inverse temperature, is -inf; -inf times 0 is nan
+            # -inf times a positive factor, such as an inverse temperature, is -inf, and -inf times 0 is nan.
+            # Only a factor that is known to be negative could make a possible value of -inf.
             pending += node.inputs[::-1]
         elif isinstance(node.op, PASSED_ON):
             pending.append(node.inputs[0])

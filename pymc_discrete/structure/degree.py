@@ -63,7 +63,7 @@ def is_separable_quadratic(total: Variable, u: Variable, size: Callable[[Variabl
     size : (variable) -> its number of elements
     """
     degrees: dict[Variable, float] = {u: 1}
-    summed: set[Variable] = set()  # the variables that contain sums over elements of u
+    summed: set[Variable] = set()  # the variables that contain sums over elements of the tensor u
     for node in toposort([total], blockers=[u]):
         moving = [i for i in node.inputs if i in degrees]
         if not moving:
@@ -79,7 +79,7 @@ def is_separable_quadratic(total: Variable, u: Variable, size: Callable[[Variabl
             return False
         degree = degree_after(node.op, node, [degrees.get(i, 0) for i in node.inputs])
         if degree > 2 or (any(after_sum) and degree > max(degrees[i] for i in moving)):
-            return False  # a product with a sum contains products of different elements of u
+            return False  # a product with a sum contains products of different elements of the tensor u
         if adds or any(after_sum):
             summed.add(out)
         elif size(out) != size(u):

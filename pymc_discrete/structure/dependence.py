@@ -60,8 +60,10 @@ class Dependence(Analysis[np.ndarray | None]):
         return [sites[rule.entry[n]] for n in range(len(node.outputs))]
 
     def _merged(self, node: Apply, values: list[np.ndarray | None]) -> np.ndarray | None:
-        """For each element (or entry, see `Entries`) of a node's outputs, all sites of the elements that it
-        reads.
+        """For each element of a node's outputs, all sites of the input elements that the element reads.
+
+        For an Op that computes groups of elements together (`Entries`), for each group in place of each
+        element.
         """
         moving = [(j, values[j]) for j, i in enumerate(node.inputs) if self.graph.depends(i)]
         if any(sites is None for _, sites in moving):

@@ -47,7 +47,7 @@ def refusal_of_jax(outputs: Sequence[Variable]) -> NotImplementedError | None:
     No JAX backend is started.
     """
     for node in toposort(list(outputs)):
-        # a check needs no JAX version, since PyTensor's conversion leaves checks out, with a warning
+        # CheckAndRaise needs no JAX version: PyTensor's conversion leaves it out, with a warning
         if isinstance(node.op, CheckAndRaise):
             continue
         if adds_once(node.op):
@@ -160,7 +160,7 @@ class JaxFunction:
             raise self._refusal(args) from error
 
     def _refusal(self, args: Sequence[Any]) -> NotImplementedError:
-        """The error for the first Op that JAX does not run with these arguments."""
+        """The error for the first Op that JAX does not run when the graph is called with `args`."""
         values = dict(zip(self._graph.inputs, args, strict=True))
         for node in self._graph.toposort():
             inputs = [values[i] if i in values else placed(i.data) for i in node.inputs]  # type: ignore

@@ -1,8 +1,9 @@
 """Sums that are compared with a threshold which they may equal exactly, so that rounding decides.
 
 A sum that is updated term by term is rounded differently from a sum that is computed anew. At a threshold,
-the same state could be beyond the threshold by one sum and not by the other: possible when a chain leaves it,
-and impossible when a chain enters it. Such sums are therefore computed anew for each change.
+the same state could be beyond the threshold by one sum and not by the other: the state would be possible when
+a chain leaves it, and impossible when a chain enters it. Such sums are therefore computed anew for each
+change.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,8 @@ FINEST, LARGEST_SUMMAND = 2.0**-8, 2.0**16
 
 
 def decided_by_rounding(total: Variable, graph: LogpGraph) -> Callable[[Variable], bool]:
-    """A function that says whether the rounding of a tensor may decide a comparison on the way to `total`.
+    """A function that says whether the rounding of a tensor may decide a comparison that `total`, a log
+    density, is computed from.
 
     The function raises `NeedsValues` if the answer depends on the values of numbers.
     """
@@ -33,8 +35,8 @@ def decided_by_rounding(total: Variable, graph: LogpGraph) -> Callable[[Variable
 def that_may_tie(total: Variable, graph: LogpGraph) -> set[Variable]:
     """The tensors that enter a comparison or a step-like function which no continuous unknown enters.
 
-    What such a comparison compares may equal its threshold in some states. If a continuous unknown enters a
-    comparison, a tie has probability 0.
+    In some states such a tensor may equal a threshold exactly. If a continuous unknown enters a comparison, a
+    tie has probability 0.
     """
     found: set[Variable] = set()
     continuous = {v for v in graph.others if not (is_whole(v) or isinstance(v, Number))}

@@ -1,10 +1,10 @@
 """Selections by observed labels, moved before elementwise functions.
 
-A Categorical observation y with probabilities p has the density `p[i, y[i]]`. If p depends on the block, it
-seems to depend on y which sites enter an element of the density. It does not if p is an elementwise function
-of the block and of other tensors: element i of `switch(z[:, None], a, b)[i, y[i]]` depends on `z[i]` only, as
-`switch(z[i], a[i, y[i]], b[i, y[i]])` shows. In this form y may be an input of a program, and a program is
-used again for other observations.
+A Categorical observation y with probabilities p has the density `p[i, y[i]]`. If p depends on the block, the
+sites that enter an element of the density seem to depend on y. In fact they do not, if p is an elementwise
+function of the block and of other tensors: element i of `switch(z[:, None], a, b)[i, y[i]]` depends on `z[i]`
+only, as `switch(z[i], a[i, y[i]], b[i, y[i]])` shows. In this form y may be an input of a program, and a
+program is used again for other observations.
 """
 
 import itertools
@@ -57,11 +57,12 @@ class Selections(NamedTuple):
     def of(self, x: Variable, index: list) -> Variable | None:
         """x[index], where labels select from tensors outside the block only; None where this is impossible.
 
-        If `anywhere` is true, the result is None only for an index of another form.
+        If `anywhere` is true, the result is None only where the index has a slice or a mask, or where an axis
+        of x has no index or no static length.
 
         Parameters
         ----------
-        index : an array of integers for every axis of x, all with the same number of axes
+        index : an array of integers for every axis of x
         """
         if len(index) != x.type.ndim or None in x.type.shape:
             return None

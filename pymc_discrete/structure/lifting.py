@@ -169,7 +169,8 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
         return None
     x, indices, q = inner
     if isinstance(node.op, DimShuffle):
-        # the number of dimensions of a row; only a transposition that leaves these last and in order is moved
+        # `behind` is the number of dimensions of a row. A transposition of the selection becomes one of the
+        # indices, which is only possible if the dimensions of a row stay last and in order.
         behind = inputs[0].type.ndim - q
         order = node.op.new_order
         ahead = order[: len(order) - behind]
@@ -187,7 +188,8 @@ def composed(node: Apply, inputs: list[Variable], moving: Depends) -> Variable |
     ahead, behind = index[:q], index[q:]
     if all(isinstance(j, Variable) for j in ahead):
         if q and not all(isinstance(j, Variable) for j in index[: q + 1]):
-            # with a slice behind the indices, NumPy may put the dimensions of the indices at another position
+            # If a slice follows indices, NumPy may put the dimensions of the indices elsewhere in `x[i[j]]`
+            # than in `x[i][j]`: the two selections are not composed.
             return None
         return x[(*(i[tuple(ahead)] if q else i for i in indices), *behind)]
     return None
@@ -219,8 +221,8 @@ def on_rows(var: Variable, q: int, p: int) -> Variable | None:
 
     Parameters
     ----------
-    q : the number of dimensions of the indices, the first dimensions of the selection
-    p : the number of indices, the first dimensions of the tensor
+    q : the number of first dimensions of the selection, which are the dimensions of an index
+    p : the number of first dimensions of the tensor, each of which has an index
     """
     if getattr(var.type, "ndim", 0) == 0:
         return var
@@ -234,9 +236,10 @@ def for_rows(op: Op, node: Apply, inputs: list[Variable], q: int, p: int) -> Var
     Parameters
     ----------
     node : the Op on selected rows
-    inputs : the whole tensor in place of the selected rows, and the other inputs as given by `on_rows`
-    q : the number of dimensions of the indices, the first dimensions of the selection
-    p : the number of indices, the first dimensions of the tensor
+    inputs : the whole tensor in place of the selected rows, and the other inputs, reshaped to broadcast
+        against all rows (`on_rows`)
+    q : the number of first dimensions of the selection, which are the dimensions of an index
+    p : the number of first dimensions of the tensor, each of which has an index
     """
     return None
 

@@ -29,7 +29,7 @@ class LinearForms(Analysis[Form]):
     Parameters
     ----------
     bounds : the bounds of all tensors of the graph; a tensor whose two bounds are equal is a constant
-    is_random : (variable) -> whether the variable stays itself, although it is computed from others
+    is_random : (variable) -> whether the variable is its own form, although it is computed from others
     """
 
     def __init__(self, bounds: IntegerBounds, is_random: Callable[[Variable], bool]):

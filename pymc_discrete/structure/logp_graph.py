@@ -65,7 +65,8 @@ class Columns(NamedTuple):
     places : (q,) int, for each column of X with a gate, the index of its coefficient among all coefficients;
         the priors of the coefficients with a gate are independent
     others : (m,) int, the indices of the coefficients without a gate
-    form : the variables of the graph, in the order of `integrals.active.PredictorForm`: the gates (q,) first
+    form : the gates (q,), X and the coefficients of the quadratic form, as variables of the graph, in the
+        order of the attributes of `integrals.active.PredictorForm`
     """
 
     places: np.ndarray

@@ -21,8 +21,8 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.scalar_ops import computed_by
 
-# the largest mean number of nonzero elements in a row of the matrix; besides, at most half of all elements
-# are nonzero
+# A matrix has few nonzeros if at most this many elements of a row are nonzero on average, and if at most half
+# of all elements are nonzero.
 ENTRIES = 8
 
 

@@ -76,7 +76,7 @@ class Entries:
     reads : per input an array (entries, g) int, the flat indices of the elements that each entry reads; or
         None where the whole input is read, which is allowed only for inputs that do not depend on the block
     compute : (values) -> values. A group is passed as (..., g, k), a whole input as a flat array; returned
-        are, for every output, the c elements of each entry, (..., c, k), with k as in `Elements`.
+        are, for every output, the c elements of each entry, (..., c, k), in k candidate states.
     entry, place : for every output (n_out,) int, the entry that each element belongs to, and its position
         among the c elements of the entry
     passes : whether the Op only selects, compares or rearranges elements, without arithmetic
@@ -91,7 +91,10 @@ class Entries:
 
 @singledispatch
 def elements_of(op: Op, node: Apply, graph: LogpGraph) -> Elements | Entries | None:
-    """The rule of an Op, or None where every output element may depend on all elements of the inputs."""
+    """Which input elements each output element of an Op reads, and how it is computed from them.
+
+    None where every output element counts as depending on all elements of the inputs.
+    """
     return whole(node, graph)
 
 
@@ -110,23 +113,25 @@ def groups(shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
 
 
 def to_core(values: Any, shape: tuple[int, ...]) -> Any:
-    """Reshape the values of groups, (..., g, k), to arrays of the shape of an entry, (..., k, *shape)."""
+    """Reshape the values of groups of g elements, (..., g, k), to arrays (..., k, *shape) of `shape` each."""
     values = jnp.moveaxis(jnp.asarray(values), -1, -2)
     return values.reshape(*values.shape[:-1], *shape)
 
 
 def from_core(values: Any, n: int) -> Any:
-    """Reshape arrays with the n dimensions of an entry last, (..., k, *shape), to groups, (..., c, k)."""
+    """Reshape arrays (..., k, *shape), of n dimensions each, to groups of c elements, (..., c, k)."""
     values = jnp.asarray(values)
     first = values.ndim - n
     lead, shape = values.shape[:first], values.shape[first:]
-    # the length c and not -1, which cannot be inferred for an array without elements
+    # the length of a group is given as a number, since JAX cannot infer -1 for an array without elements
     return jnp.moveaxis(values.reshape(*lead, math.prod(shape)), -1, -2)
 
 
 def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """`Entries.entry` and `Entries.place` for outputs that consist of `count` consecutive entries of given
-    sizes.
+    """For each element of some outputs, the entry that it belongs to, and its place in the entry.
+
+    Each output consists of `count` consecutive entries, groups of elements that are computed together, and
+    `sizes` has the number of elements of an entry of each output.
     """
     return [np.repeat(np.arange(count), c) for c in sizes], [np.tile(np.arange(c), count) for c in sizes]
 
@@ -134,12 +139,12 @@ def contiguous(sizes: list[int], count: int) -> tuple[list[np.ndarray], list[np.
 def along(
     node: Apply, graph: LogpGraph, axes: tuple[int, ...] | None, function: Callable[[Any], Any]
 ) -> Entries | None:
-    """The rule of an Op that is applied along some axes of its first input, independently of the others.
+    """The `Entries` of an Op that is applied along some axes of its first input, independently of the others.
 
     Parameters
     ----------
-    axes : the axes; None for all
-    function : (..., g, k) -> (..., g, k), the Op on the g elements along these axes
+    axes : the axes that the Op is applied along; None for all
+    function : (..., g, k) -> (..., g, k), the Op on the g elements along these axes, for k candidate states
     """
     x = node.inputs[0]
     shape = graph.shape(x)
@@ -155,9 +160,10 @@ def along(
 
 
 def whole(node: Apply, graph: LogpGraph) -> Entries | None:
-    """The rule of an unknown Op: every output element may read all elements of the inputs.
+    """The `Entries` of an Op without a rule: every output element may read all elements of the inputs.
 
-    Only inputs that depend on the block are read as groups; other inputs are passed whole.
+    Only inputs that depend on the block are read as groups; other inputs are passed whole. None where the
+    inputs have too many elements.
     """
     moving = [graph.depends(i) for i in node.inputs]
     shapes = [graph.shape(i) if hasattr(i.type, "ndim") else () for i in node.inputs]

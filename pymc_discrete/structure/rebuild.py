@@ -22,7 +22,7 @@ from pytensor.tensor.subtensor import Subtensor
 
 from pymc_discrete.structure.analysis import Depends
 
-SIZES = 16  # the most elements of a vector that may be a shape
+SIZES = 16  # a constant with more elements is not taken for a shape, which `known_size` computes with
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 

@@ -16,8 +16,8 @@ from pytensor.sparse.type import SparseTensorType
 
 from pymc_discrete.structure.analysis import Depends
 
-# A sparse matrix with a row of more nonzero elements becomes dense: the sum over a row is padded to the
-# longest row.
+# A sparse matrix becomes dense where a row has more nonzero elements than this, since the sum over every row
+# would be padded to the longest row.
 LARGEST_GROUP = 64
 LARGEST_DENSE = 4_000_000  # the largest number of elements of a matrix that becomes dense
 

@@ -163,7 +163,10 @@ def with_axis(op: Op, node: Apply, inputs: list[tuple[Variable, bool]], n: int) 
 
 
 def vectorised(op: Op, node: Apply, inputs: list[tuple[Variable, bool]], n: int) -> list[Variable]:
-    """The rule of Ops that PyTensor vectorises into Ops for which this package has rules."""
+    """The outputs of a node with a new first axis, for an Op that PyTensor itself vectorises.
+
+    The Ops that PyTensor makes of such an Op are Ops for which this package has rules.
+    """
     if any(
         batched and not hasattr(i.type, "ndim") for i, (_, batched) in zip(node.inputs, inputs, strict=True)
     ):
@@ -208,12 +211,16 @@ class Alike:
         self._signatures = Signatures()
 
     def of(self, parts: Sequence[Variable]) -> list[list[int]]:
-        """Groups of the indices of `parts` whose graphs have equal structure; leaves are left out."""
+        """Groups of the indices of `parts` whose graphs have equal structure, without those that no node
+        computes.
+        """
         return self._same([(n, part) for n, part in enumerate(parts) if part.owner is not None])
 
     def inputs(self, node: Apply) -> list[list[int]]:
-        """Groups of the indices of inputs of a Join or MakeVector that have equal structure,
-        leaves included."""
+        """Groups of the indices of inputs of a Join or MakeVector that have equal structure.
+
+        Constants, and inputs whose shape is not static, are left out.
+        """
         if not isinstance(node.op, Join | MakeVector):
             return []
         return self._same(
@@ -449,10 +456,11 @@ def variables_to_unite(
     """Groups of variables that become one vector each, ordered by their first variables.
 
     Variables belong to one group if they are at the same position of graphs of equal structure and have equal
-    kinds (see `Stacked`).
+    kinds.
 
     Parameters
     ----------
+    kinds : {name of a variable: key}, equal for variables that may become parts of one vector
     graphs : groups of graphs of equal structure
     united : groups of names of variables without a kind; each group becomes one vector
     """
@@ -487,8 +495,9 @@ def variables_to_unite(
 
 
 def leaves_at_equal_positions(graphs: list[Variable]) -> Iterator[tuple[Variable, ...]]:
-    """For each position at which graphs of equal structure have different leaves, the tuple of
-    these leaves."""
+    """For each position at which graphs of equal structure have different leaves (variables that no node
+    computes), the tuple of these leaves.
+    """
     seen, pending = set(), [tuple(graphs)]
     while pending:
         current = pending.pop()

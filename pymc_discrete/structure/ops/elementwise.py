@@ -1,7 +1,6 @@
-"""Elementwise functions: a table of what is known of each scalar Op, and the rules of `Elemwise`, which read
-it.
+"""Elementwise functions: a table of what is known of each scalar Op, and the rules of `Elemwise`.
 
-The table is `SCALAR_RULES`; a new scalar Op becomes a row of it.
+The table is `SCALAR_RULES`, which the rules read; a new scalar Op becomes a row of the table.
 """
 
 import functools
@@ -98,7 +97,8 @@ class ScalarRules(NamedTuple):
     Attributes
     ----------
     bounds : (node, bounds of the inputs) -> the bounds of the result, for integers
-    bounds_of_floats : whether `bounds` also holds for floats, such as rounded bounds of a distribution
+    bounds_of_floats : whether `bounds` also holds for floats, for example where a float that bounds the
+        support of a distribution is rounded
     degree : (node, degrees of the inputs) -> the degree of the result
     slope : (inputs, n) -> the derivative with respect to input n; by default PyTensor's
     unread : (op, inputs, graph) -> {index of an input: where the input does not matter}, bool arrays that
@@ -160,8 +160,8 @@ def bounds_of_minimum(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def bounds_of_clip(node: Apply, inputs: list[Interval]) -> Interval:
-    """The bounds of a clip: x if it is between the limits, else the limit that x is beyond, the lower limit
-    first.
+    """The bounds of `clip(x, least, most)`, which is `least` where x < least, even if least > most; else
+    `most` where x > most; else x.
     """
     x, least, most = inputs
     found = []
@@ -181,7 +181,7 @@ def bounds_of_cast(node: Apply, inputs: list[Interval]) -> Interval:
 
 
 def rounded(bounds: Interval, to_integer: Callable[[float], int]) -> Interval:
-    """Bounds of numbers after they are rounded by `to_integer`."""
+    """Bounds of numbers after the function `to_integer` has rounded each of them."""
     low, high = (float(to_integer(b)) if math.isfinite(b) else b for b in bounds)
     return low, high
 
@@ -193,8 +193,8 @@ def bounds_of_sign(node: Apply, inputs: list[Interval]) -> Interval:
 
 def bounds_of_quotient(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
-    # The bounds must hold for NumPy and for JAX. NumPy gives 0 for an integer divided by 0. XLA gives -1,
-    # from which JAX's `//` may subtract 1, as it does to round negative quotients down.
+    # The bounds of a quotient must hold for NumPy and for JAX. NumPy gives 0 for an integer divided by 0. XLA
+    # gives -1, from which JAX's `//` may subtract 1, as it does to round negative quotients down.
     found: list[Interval] = [(-2.0, 0.0)] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
         # For divisors of one sign, a quotient is monotone in the dividend and in the divisor, so that it is
@@ -219,8 +219,8 @@ def signed(bounds: Interval) -> list[Interval]:
 
 def bounds_of_remainder(node: Apply, inputs: list[Interval]) -> Interval:
     x, divisor = inputs
-    # The bounds must hold for NumPy and for JAX: NumPy gives 0 for the remainder of a division by 0, and XLA
-    # gives the dividend.
+    # The bounds of a remainder must hold for NumPy and for JAX: NumPy gives 0 for the remainder of a division
+    # by 0, and XLA gives the dividend.
     found = [(0.0, 0.0), x] if divisor[0] <= 0 <= divisor[1] else []
     for low, high in signed(divisor):
         # a remainder has the sign of the divisor, and a dividend smaller than the divisor is its own
@@ -279,7 +279,9 @@ def product_of_others(inputs: list[Variable], n: int) -> Variable:
 
 # ---------------------------------------------------------------- inputs that do not matter
 def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a comparison, the inputs where bounds decide it, such as x >= 0 for an x that is never negative."""
+    """Where the inputs of a comparison need not be read: where their bounds decide its outcome, such as that
+    of x >= 0 for an x that is never negative.
+    """
     outcomes = outcome(op, inputs, graph)
     if outcomes is None:
         return {}
@@ -289,14 +291,19 @@ def unread_where_decided(op: ScalarOp, inputs: list[Variable], graph: LogpGraph)
 
 
 def unread_branches(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a switch, the branches, where a constant or the outcome of a comparison says they are not taken."""
+    """Where a branch of a switch need not be read: where the condition is known and takes the other branch.
+
+    A condition is known if it is a constant, or a comparison that the bounds of its inputs decide.
+    """
     condition = settled(inputs[0], graph)
     return {} if condition is None else {1: condition == 0, 2: (condition != 0) & ~np.isnan(condition)}
 
 
 def unread_base(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a power, the base where the exponent is 0, as in a table of the skills that an item does
-    not need."""
+    """Where the base of a power need not be read: where the exponent is known to be 0.
+
+    Such exponents occur in models of tests, in a table of 0 and 1 that says which skills each item needs.
+    """
     exponent = settled(inputs[1], graph)
     return {} if exponent is None else {0: exponent == 0}
 
@@ -310,10 +317,11 @@ def unread_beside_true(op: ScalarOp, inputs: list[Variable], graph: LogpGraph) -
 
 
 def unread_beside(decides: int, inputs: list[Variable], graph: LogpGraph) -> Where:
-    """For a product or a logical Op: the integer inputs, where another input is known to be `decides`.
+    """Where the integer inputs of a product, AND or OR need not be read: where another input is known to be
+    `decides`.
 
-    Such an input decides the result: 0 in a product or in AND, and 1 in OR. Inputs that are floats are read
-    all the same, since 0 times a float may be nan.
+    An input that is `decides` decides the result: 0 in a product or in AND, and 1 in OR. Inputs that are
+    floats are read all the same, since 0 times a float may be nan.
     """
     known = {j: value for j, i in enumerate(inputs) if (value := settled(i, graph)) is not None}
     found = {}
@@ -636,7 +644,7 @@ SELECTORS = tuple(op for op, rules in SCALAR_RULES.items() if rules.selects)
 
 
 def rules_of(op: ScalarOp) -> ScalarRules:
-    """The row of the table for a scalar Op, or the defaults."""
+    """What is known of a scalar Op: its row of the table `SCALAR_RULES`, or the defaults."""
     return SCALAR_RULES.get(type(op), ScalarRules())
 
 

@@ -95,17 +95,17 @@ def _(op: Dot, node: Apply, moving: int, graph: LogpGraph) -> Update | None:
     rows_a, columns_b = graph.size(a) // n, graph.size(b) // n
     shape = graph.shape(node.outputs[0])
 
-    # (n, n_out): row j holds how much the product changes per unit change of element j of the moving factor,
-    # counted along the axis that is summed over
+    # (n, n_out): row j holds how much the product changes per unit change of an element of the factor that
+    # changes, where j is the element's index along the axis that the product sums over
     def columns(inputs, dtype=float):
         other = jnp.asarray(inputs[1 - moving], dtype)
         return other.reshape(rows_a, n).T if moving == 1 else other.reshape(n, columns_b)
 
     def update(delta, index, rows, inputs):
         column = columns(inputs, delta.dtype)
-        if moving == 1:  # an element (j, c) of b moves result column c by column j of a
+        if moving == 1:  # in a @ b, a change of b[j, c] adds a multiple of column j of a to result column c
             free, place = columns_b, (index // columns_b, index % columns_b)
-        else:  # an element (i, j) of a moves result row i by row j of b
+        else:  # in a @ b, a change of a[i, j] adds a multiple of row j of b to result row i
             free, place = rows_a, (index % n, index // n)
         m = index.shape[1]
         if m == 1 and rows is None and len(place[0]) == n and (place[0][:, 0] == np.arange(n)).all():
@@ -189,7 +189,9 @@ def _(op: SolveTriangular, node: Apply, degrees: list[float]) -> float:
 # ---------------------------------------------------------------- one Op for each matrix of a batch
 @elements_of.register
 def _(op: Blockwise, node: Apply, graph: LogpGraph) -> Entries | None:
-    """The rule for a batch, whose items are independent: each reads the corresponding item of every input."""
+    """Which elements an Op on a batch reads: each item of the output reads the corresponding item of every
+    input.
+    """
     batch = graph.shape(node.outputs[0])
     batch = batch[: len(batch) - len(op.outputs_sig[0])]
     count = int(np.prod(batch))

@@ -57,8 +57,7 @@ def is_empty(var: Variable) -> bool:
 def rearranged(
     node: Apply, graph: LogpGraph, data: tuple[int, ...], function: Callable[..., np.ndarray] | None = None
 ) -> Elements | None:
-    """The rule of an Op that only rearranges elements, found by applying the Op to the indices of the
-    elements.
+    """Which elements an Op reads that only rearranges elements: found by applying the Op to their indices.
 
     Parameters
     ----------
@@ -78,7 +77,7 @@ def rearranged(
             args.append(i.data)
     ids = np.asarray(evaluated(node, args) if function is None else function(*args)).reshape(-1)
     if ids.dtype != np.int64:
-        return None  # the Op has cast its data, so that the indices may have been rounded or truncated
+        return None  # the Op has cast the indices that took the place of its data, and may have rounded them
     starts = np.array([s for _, s in source_of])
     source = np.searchsorted(starts, ids, side="right") - 1
     # The elements of all inputs are numbered in turn; `starts` has the number of each input's first element.
@@ -98,7 +97,7 @@ def evaluated(node: Apply, args: list[Any]) -> Any:
 
 
 def from_sources(reads: list[np.ndarray | None], inputs: list[int], source: np.ndarray) -> Elements:
-    """The rule of an Op whose output elements are each a copy of one input element.
+    """Which elements an Op reads whose output elements are each a copy of one input element.
 
     Parameters
     ----------

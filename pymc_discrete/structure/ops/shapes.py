@@ -41,7 +41,7 @@ from pymc_discrete.structure.sums import Summands, summands_of
 
 # ---------------------------------------------------------------- Ops that move elements of their first input
 def reads_first_input(op: Op, node: Apply, graph: LogpGraph) -> Elements | None:
-    """The rule for what is read by an Op that only moves the elements of its first input."""
+    """Which elements an Op reads that only moves the elements of its first input."""
     return rearranged(node, graph, (0,))
 
 
@@ -152,8 +152,8 @@ def _(op: AllocEmpty, node: Apply, inputs: list[Interval]) -> Interval:
 
 @stays_finite.register
 def _(op: AllocEmpty, node: Apply, bounds: IntegerBounds) -> bool:
-    # The elements of a tensor from `AllocEmpty` are read only after other values were written to them, and
-    # whether these are finite is asked of the values.
+    # A tensor from `AllocEmpty` counts as finite: its elements are read only after other values were written
+    # to them, and whether these values are finite is found from what computes them.
     return True
 
 

@@ -74,7 +74,7 @@ class Indexing(NamedTuple):
 
 
 def gather(op: AdvancedSubtensor | Subtensor, node: Apply, graph: LogpGraph) -> Elements | None:
-    """The rule of `x[i, :, j]` with index tensors that are not constant.
+    """Which elements `x[i, :, j]` reads where an index is a tensor that is not constant.
 
     An output element reads elements of the indices, and their values decide which element of x it reads.
     Where x depends on the block, the output element reads the group of all elements of x that the indices may
@@ -151,8 +151,9 @@ def places_read(
     zeros, n_wide = np.zeros(wide, int), int(np.prod(wide))
 
     def at(coordinate_shape, number, first):
-        """Apply the indexing to an array of coordinates, where the first index is `first` and the others are
-        0.
+        """The flat result of indexing `number`, broadcast to `coordinate_shape`.
+
+        The index arrays are all 0, but for the array of the first indexed dimension, which is `first`.
         """
         where = tuple(slices.get(d, first if d == leading else zeros) for d in dimensions)
         return np.broadcast_to(number, coordinate_shape)[where].reshape(-1)
@@ -172,7 +173,7 @@ def places_read(
 def from_fixed(
     indexing: Indexing, shape: tuple[int, ...], base: np.ndarray, reads: list[np.ndarray | None]
 ) -> Elements:
-    """The rule of `x[i, :, j]` where x does not depend on the block: elements of x are looked up."""
+    """How `x[i, :, j]` is computed where x does not depend on the block: elements of x are looked up."""
     strides = strides_of(shape)
     reads[0] = None
 
@@ -192,9 +193,10 @@ def from_groups(
     reads: list[np.ndarray | None],
     constants: dict[int, np.ndarray],
 ) -> Elements | None:
-    """The rule of `x[i, :, j]` where x depends on the block.
+    """Which elements `x[i, :, j]` reads where x depends on the block, and how it picks one of them.
 
-    An output element reads all elements of x that the indices may select, and is one of them.
+    An output element reads all elements of x that the indices may select, and is one of them. None where
+    these are too many.
 
     Parameters
     ----------
@@ -386,7 +388,7 @@ def times_selected(op: AdvancedIncSubtensor, node: Apply) -> float:
     masks = [i for i in indices if i.type.dtype == "bool"]
     if op.ignore_duplicates or (masks and len(indices) == 1):
         return 1.0
-    # the number of elements that a mask selects is not known
+    # A mask counts as an index of unknown length, since the number of elements that it selects is not known.
     shapes = [(None,) if i in masks else getattr(i.type, "shape", ()) for i in indices]
     ndim = max(map(len, shapes), default=0)
     aligned = zip(*((1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes), strict=True)
