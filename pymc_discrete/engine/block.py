@@ -37,7 +37,8 @@ class Block(ABC):
     leaves_impossible : bool
         Whether tuning can move a chain from a log density of -inf to a finite one.
     start_program : bool
-        Whether `logdensity` compiles a program that is used for nothing else.
+        Whether `logdensity` compiles a program that is used for nothing else; starting points are then
+        evaluated by a block that needs no such program, if there is one.
     knows_point : whether the adaptation state depends on the chain's point, see `moved_to`
     with_probabilities : the variables of which `groups` has the mean probability of each value
     pooled : whether the chains share adapted parameters, see `shared`
@@ -140,8 +141,9 @@ class Block(ABC):
         """
 
     def stuck(self, states: Any) -> np.ndarray:
-        """() or (chains,) bool, whether chains do not move and need `settled`, given their states (chains,
-        ...).
+        """() or (chains,) bool, whether chains do not move, so that `settled` must put them at another point.
+
+        The argument has the adaptation states of the chains, (chains, ...).
         """
         return np.zeros((), bool)
 
@@ -152,8 +154,8 @@ class Block(ABC):
     def shared(self, states: Any, ends: bool) -> Any:
         """The states (chains, ...) after the chains have pooled their adapted parameters.
 
-        The argument `ends` says whether an adaptation window ends here, so that its estimates are pooled,
-        too.
+        The argument `ends` says whether an adaptation window ends at the last draw, so that the estimates of
+        the window are pooled, too.
         """
         return states
 

@@ -32,8 +32,8 @@ class Counted(NamedTuple):
     ----------
     lower : the smallest value of an element
     values : the number of consecutive integers that an element can be
-    each : whether the values of each element are counted; false where the mean of exact probabilities is
-        known, which estimates the same with less noise
+    each : whether the values of each element are counted; false for a variable that is summed out, of which
+        the mean of the exact probabilities of each value is known, a less noisy estimate than a count
     """
 
     name: str
@@ -59,7 +59,7 @@ class CountsOfValues:
     Parameters
     ----------
     variables : the variables that are counted
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     tune : the number of tuning draws
     """
 

@@ -62,7 +62,8 @@ class Engine:
     fixed : value variables that neither these steps nor NUTS move
     tune : number of tuning draws
     of_nuts : options of NUTS
-    instead : as in `steps.draws_ahead.WhatMoves`
+    instead : (model, names) -> steps for the variables that would be summed out, if other steps have taken
+        all continuous variables
     replicas : the number of replicas of each chain, as in `Ladder`; None without tempering
     """
 
@@ -152,7 +153,7 @@ class Engines:
 
     Parameters
     ----------
-    model, steps, summed, of_nuts, instead, replicas : as in `Engine`
+    model, steps, summed, of_nuts, instead, replicas : passed to each `Engine`
     moved : value variables that these steps and NUTS move
 
     Attributes
@@ -182,7 +183,7 @@ class Engines:
         return self._snapshot.is_of(self.model)
 
     def of(self, tune: int, left: Sequence[str]) -> Engine:
-        """The engine for chains with `tune` tuning draws, in which other steps move some variables."""
+        """The engine for chains with `tune` tuning draws, whose variables `left` only other steps move."""
         with self.lock:
             if not self.are_of_model():
                 self._made, self._snapshot = {}, Snapshot.of(self.model)
@@ -433,7 +434,7 @@ class Course:
             and used == self._last.chunk.length
             and not self._coming
         ):
-            # Another step moves its variables after each draw of this step, as it does in most such models.
+            # Another step has moved its variables after a draw of this step, as it usually does after each.
             # All draws of the last chunk were used, so that only the point of the chain has to be replaced.
             self._chains.move_to(self._engine.program.points.packed(point))
             self._count, self._quiet = 1, 0

@@ -40,7 +40,7 @@ class CustomBlock(BlockOfStep):
     ----------
     step : a `steps.custom.CustomStep`, with the function and the variables
     tune : number of tuning draws, which this block does not use
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     """
 
     leaves_impossible = False
@@ -101,7 +101,8 @@ class CustomBlock(BlockOfStep):
         Raises
         ------
         TypeError, ValueError
-            If the result of the user's function is not of this form, or changes other variables.
+            If the function does not return a tuple (point, state) with a value of each variable of the step,
+            or changes other variables.
         """
         who, result = self.step.named(), self.step.function(key, dict(values), state)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], dict)):

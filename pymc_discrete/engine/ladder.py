@@ -50,7 +50,7 @@ class Replicas(NamedTuple):
     betas : (R,) float, inverse temperatures of the rungs, from 0 to 1
     replica_at : (R,) int, the replica at each rung
     rungs : () int, the number of rungs in use
-    traffic : Traffic
+    traffic : statistics of the swaps between replicas
     """
 
     point: dict[str, Any]
@@ -76,7 +76,7 @@ class Ladder:
     Parameters
     ----------
     model : pm.Model, the tempered model
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     replicas : int, or "auto" for a number chosen during tuning
     tune : the number of tuning draws
 

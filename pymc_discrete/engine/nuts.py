@@ -109,10 +109,12 @@ class NutsBlock(Block):
     model : pm.Model
     names : the value variables to move
     point : {value variable: array}, a point that gives the shapes of the variables
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     tune : number of tuning draws
     target_accept : acceptance that the step size is tuned to
-    max_treedepth, dense, pooled : the entries of `nuts` of `sample`
+    max_treedepth : the largest depth of the tree of a trajectory
+    dense : whether the mass matrix is dense; "auto" if tuning chooses
+    pooled : whether the chains share one step size and mass matrix
     integrate : names of value variables that are integrated out, and drawn by another block
     alone : whether the density depends on no variable that another block moves; the gradient at the start of
         a draw is then the gradient at the end of the previous draw, and is not computed again

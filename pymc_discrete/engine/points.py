@@ -9,7 +9,7 @@ from pymc_discrete.space.space import Member, Space
 
 
 class Points:
-    """The packing of the values of a model: which variables are parts of one vector.
+    """Which variables of a model a chain keeps together in one vector, and conversion to and from this form.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ class Points:
 
     Attributes
     ----------
-    vectors : {name of a vector: its parts, whose `start` is relative to the vector}
+    vectors : {name of a vector: the variables in it, each with the index `start` at which it begins there}
     """
 
     def __init__(self, spaces: Iterable[Space]):
@@ -86,7 +86,7 @@ class Points:
 
 
 class ByName(Mapping[str, Any]):
-    """The mapping that `Points.by_name` returns."""
+    """A mapping from the names of variables and vectors to their arrays in a packed point."""
 
     def __init__(self, places: dict[str, tuple[str, Member]], values: Mapping[str, Any]):
         self._places, self._values = places, values

@@ -41,7 +41,7 @@ class Recorder:
     ----------
     model : pm.Model
     outputs : variables of the model, in terms of its value variables
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     dtypes : {variable or vector: type}, for variables that are recorded in another type than in the model
     shapes : the shapes of the model's value variables
     of : a word for what is computed, which is a part of the names of its numbers
@@ -189,7 +189,7 @@ def made_in_jax(
     Raises
     ------
     ValueError, NotImplementedError
-        For the reasons named in `Recorder`.
+        If an output draws random numbers, or has a size that differs from draw to draw.
     """
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
     if any(not hasattr(v.type, "dtype") for v in shared):

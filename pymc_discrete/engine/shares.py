@@ -52,7 +52,10 @@ class Share:
         self.identities, self.state, self.thread = identities, state, thread
 
     def submit(self, compiled: Callable, *args: Any) -> Future:
-        """Run `compiled`, which returns the new state first, after everything submitted before."""
+        """Have the share run `compiled` once all functions submitted before have ended.
+
+        The first of the values that `compiled` returns becomes the state of the share.
+        """
 
         def compute():
             with model_settings():  # JAX's settings are local to a thread

@@ -37,7 +37,7 @@ class SummedState(NamedTuple):
         variable
     transitions : (d,) int, the number of transitions since tuning in which the site was summed out, whose
         probabilities are added up
-    far_out : FarOut, counted over the transitions since tuning
+    far_out : for each site, in how many transitions since tuning its value was at the far end of its stretch
     """
 
     usual: Any
@@ -54,8 +54,8 @@ class SummedBlock(Block):
 
     Parameters
     ----------
-    collapsed : Collapsed
-    points : how a chain packs its values
+    collapsed : the model with these variables summed out, and the sums by which they are drawn
+    points : which of its discrete variables a chain keeps together in one vector
     first : {variable: array}, the values of these variables before the first draw
     """
 
@@ -146,7 +146,7 @@ class SummedBlock(Block):
         ----------
         old : the point before the other variables have moved, to which the chain returns if no state is
             possible
-        stretches : the result of `Collapsed.drawn_stretches`
+        stretches : the values of each site that are summed, from `Collapsed.drawn_stretches`
 
         Returns
         -------
