@@ -200,8 +200,9 @@ class Annealing:
     Parameters
     ----------
     model : pm.Model, tempered
-    step, chains : as in `log_evidence`
-    seeds : Seeds
+    step : makes the steps; None for `AutoStep` and NUTS
+    chains : number of chains in each direction
+    seeds : returns another seed at each call
     bar : Progress, in three parts: pilot, forward and backward
     """
 
@@ -224,7 +225,14 @@ class Annealing:
         self.population = Population(self.program, -(-PILOTS // threads) if on_cpu else chains, threads)
 
     def estimates(self, temperatures: int | str, draws: Any, exact: bool) -> LogZ:
-        """The estimates, see `log_evidence`."""
+        """The forward and the backward estimate of the log evidence.
+
+        Parameters
+        ----------
+        temperatures : the number of temperatures of the path, or "auto"
+        draws : draws of the posterior to go back from; None for draws of the pilot chains
+        exact : whether the draws are exact
+        """
         with self.population:
             first = self.starts(PRIOR_DRAWS)
             for block in self.program.blocks:

@@ -153,7 +153,7 @@ def updated_messages(graph: SumOfFactors, messages: list[Any], semiring: Semirin
 
 
 def at_edges(of_sites: list[Fields], slots: list[Slot]) -> list[Fields]:
-    """[(K, E)], for each slot the fields of the sites at its edges."""
+    """[(K, E)], for each argument of some factors (a `Slot`) the fields of the sites at its edges."""
     return [jax.tree.map(lambda *of_variables, s=slot: s.spread(of_variables), *of_sites) for slot in slots]
 
 

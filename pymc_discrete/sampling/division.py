@@ -46,7 +46,7 @@ def steps_of(
     ----------
     step : None, a step, or a list of steps
     point : {value variable: array}, a point that gives the shapes of the variables
-    collapse : as in `sample`
+    collapse : the discrete variables to sum out, as in `pmd.sample`
     fixed : value variables that no step moves
     """
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
@@ -88,7 +88,7 @@ def steps_on(moved: pm.Model, model: pm.Model, step: Any) -> list[Any]:
     Parameters
     ----------
     moved, model : the tempered model, and the user's model
-    step : as in `steps_of`
+    step : None, a step, or a list of steps
 
     Raises
     ------
@@ -115,7 +115,8 @@ def summed_on_path(model: pm.Model, step: Any, collapse: Any) -> list[str]:
 
     Parameters
     ----------
-    step, collapse : as in `sample`
+    step : the steps that the user gives
+    collapse : the discrete variables to sum out, as in `pmd.sample`
     """
     described = DescribedModel(model)
     names = described.discrete
@@ -298,7 +299,7 @@ def collapsed_by_name(model: pm.Model, names: list[str], moved: list[str], colla
     names : discrete variables that no step moves, or only the step of a flow, which needs another step beside
         it
     moved : continuous variables that NUTS moves
-    collapse : as in `sample`
+    collapse : the discrete variables to sum out, as in `pmd.sample`
     """
     if collapse is False:
         return None

@@ -78,7 +78,7 @@ def check_arguments(
 
     Parameters
     ----------
-    counts : {name: (value, smallest allowed value)}
+    counts : {name of an argument that is a count: (its value, the smallest allowed value)}
     """
     if isinstance(counts["draws"][0], pm.Model):
         raise TypeError(

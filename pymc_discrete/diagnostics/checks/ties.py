@@ -243,7 +243,9 @@ def weighted_sums(
 
     Parameters
     ----------
-    counts, others, advice : as in `ties`
+    counts : {name in a message: (chains, draws)}, series that count something
+    others : {name in a message: (chains, draws)}, continuous series
+    advice : (names of tied series, whether each has two values) -> a sentence that advises what to do
     """
     moving = {name: a for name, a in counts.items() if (a != a[:, :1]).any(axis=1).all()}
     names = [*moving][:MOST_SERIES]

@@ -66,7 +66,7 @@ class Held(NamedTuple):
         block that enter the conditional of this site only and, where a chain ended, no term except their
         prior: these are parameters of another model, which another value of the site chooses
     among_models : (d,) bool, whether a site chooses between models that each have a parameter which the other
-    lacks: after the site changes, the parameters of the model that it left wander over their prior
+        model lacks: after the site changes, the parameters of the model that it left wander over their prior
     """
 
     certain: np.ndarray

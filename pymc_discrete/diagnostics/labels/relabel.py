@@ -411,7 +411,10 @@ def same_draws(dataset: xarray.Dataset, to_new: xarray.DataArray) -> bool:
 
 
 def permuted_along(variable: xarray.DataArray, names: list[str], to_old: np.ndarray) -> xarray.DataArray:
-    """A variable with its components permuted along all axes of `names`, to_old (chain, draw, K)."""
+    """A variable with its components permuted along all axes of `names`.
+
+    The argument `to_old` (chain, draw, K) is the old label of each new label.
+    """
     where = [variable.dims.index(d) for d in ("chain", "draw")]
     dims = [d for d in variable.dims if d not in ("chain", "draw")]
     values = np.moveaxis(variable.values, where, (0, 1))

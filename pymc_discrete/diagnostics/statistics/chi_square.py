@@ -199,7 +199,7 @@ def weiss(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     n, m = y.shape[2], (p > 0).sum(axis=1)
     same = (y[..., 1:] == y[..., :-1]).mean(axis=(1, 2))
-    # Deonovic and Smith 2017
+    # the estimate of phi by Deonovic and Smith 2017, from the share of draws that equal the draw before
     phi = 1.0 + 1.0 / n - (1.0 - same) / (1.0 - (p**2).sum(axis=1))
     c = (1.0 + phi) / (1.0 - np.clip(phi, 0.0, 1.0 - np.finfo(float).eps))
     return (m - 1) * c, (m - 1) * c**2
