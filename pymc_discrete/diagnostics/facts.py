@@ -158,7 +158,7 @@ class Facts:
         """The variables whose labels are switched, between chains or within them."""
         found: dict[int, tuple[list[str], np.ndarray]] = {}
         for name, of in self.judged.items():
-            if of.orders is not None:  # variables that share labels have one array of permutations
+            if of.orders is not None:  # variables that share labels have the same array `orders`
                 found.setdefault(id(of.orders), ([], of.orders))[0].append(name)
         between = {tuple(names): orders for names, orders in found.values()}
         return Switched(between, [name for name, of in self.judged.items() if of.switch])

@@ -271,9 +271,9 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
     """
     of_whole, of_drawn = (np.concatenate([m.begin, m.moves]).T for m in (whole, drawn))
     still = whole.still
-    # The drawn elements are matched with the elements of the whole in order. reached[i] has a key u for each
-    # number of drawn elements that may be among the first i elements; its value says whether element i - 1
-    # can then be a drawn one.
+    # The drawn elements are matched with all elements of the variable in order. reached[i] has a key u for
+    # each number of drawn elements that may be among the first i elements; its value says whether element
+    # i - 1 can then be a drawn one.
     reached: list[dict[int, bool]] = [{0: False}]
     for i, element_of_whole in enumerate(of_whole):
         after: dict[int, bool] = {}

@@ -23,8 +23,8 @@ from pymc_discrete.runtime.names import labels_in, shown
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-MOST_KEPT = 2000  # the largest number of draws that are kept, evenly spaced
-TIES_OF_CHAIN = 2  # the largest number of ties that a chain reports
+MOST_KEPT = 2000  # the largest number of draws of a chain that a `Watch` keeps, evenly spaced
+TIES_OF_CHAIN = 2  # the largest number of counts tied to other quantities that a chain reports
 
 
 class Watch:

@@ -67,7 +67,7 @@ def with_counts(
         dense = nuts["dense"]
         made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, dense=dense)
         made.smooth.check_in_jax()
-    # NUTS cannot move the counts: the density takes integers only, or has no derivative with respect to one
+    # There is no block if the density takes integers only, or has no derivative with respect to a count.
     except (NotImplementedError, ValueError):
         return None
     _log.info(

@@ -21,7 +21,7 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Space
 
 MOST_ELEMENTS = 100_000  # of a variable with more elements, counts of values are kept in place of draws
-# draws of a variable with more values than this are kept, since counts would take as much memory
+# the draws of a variable with more values than this are kept, since counts would take as much memory as draws
 MOST_VALUES = 16
 
 
@@ -49,7 +49,7 @@ class Counted(NamedTuple):
 
     @property
     def axis(self) -> str:
-        """The name of the axis of values."""
+        """The name, in the result, of the axis along which the counts of an element's values stand."""
         return f"{self.name} value"
 
 
@@ -73,7 +73,7 @@ class CountsOfValues:
     ) -> "CountsOfValues":
         """The counts for the variables of some blocks that have very many elements and few values.
 
-        A variable is left out if its totals, or its axis of values, would have one of the names in `taken`.
+        A variable is left out if its counts, or the axis of its values, would have a name in `taken`.
         """
         found = []
         for block in blocks:
@@ -154,7 +154,7 @@ class CountsOfValues:
 
     # ------------------------------------------------------------ on the host
     def axes(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
-        """The coordinates and the dims of the totals."""
+        """The coordinates and the dims of the arrays with the number of elements that have each value."""
         coords = {v.axis: np.arange(v.lower, v.lower + v.values) for v in self.variables}
         return coords, {v.totals: [v.axis] for v in self.variables}
 

@@ -226,7 +226,7 @@ class Course:
 
     Parameters
     ----------
-    engines : Engines
+    engines : the compiled programs of the step
     learns : whether the steps keep what tuning has learned about the chain
     """
 

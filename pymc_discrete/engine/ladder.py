@@ -153,7 +153,8 @@ class Ladder:
         by_rung = replicas.likelihoods[replicas.replica_at]
         accept = acceptance(replicas.betas, by_rung, replicas.rungs)
         seen = observed(traffic, replicas.betas, by_rung, accept)
-        # The first iteration is not counted: before the first move the log likelihoods are not known.
+        # The first iteration is left out of the statistics of swaps, since the log likelihoods are not known
+        # before the first move.
         traffic = jax.tree.map(lambda new, old: jnp.where(t > 0, new, old), seen, traffic)
         drawn = uniforms_of_swaps(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
         replica_at = swapped(drawn, t, replicas.replica_at, accept)

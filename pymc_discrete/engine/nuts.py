@@ -28,7 +28,8 @@ SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose parameter p must
 
 # the keys of settings of the run, see `Block.settings`
 TARGET = "/target acceptance of NUTS"  # the target acceptance, () float
-# (at least TUNE, 2) int: for each draw whether it is in a window, and whether it is the last draw of a window
+# (at least TUNE, 2) int: for each draw whether the mass matrix is estimated from it, and whether the estimate
+# ends with it
 SCHEDULE = "/schedule of NUTS"
 
 
@@ -66,8 +67,8 @@ class NutsState(NamedTuple):
     step_size : StepSize, of the adaptation of the step size
     mass : Mass, of the adaptation of the mass matrix
     scores : (size, size) float
-        The sum of the outer products of the gradients in this adaptation window; None if the kind of the
-        mass matrix is given.
+        The sum of the outer products of the gradients in the current adaptation window; None if the kind of
+        the mass matrix is given.
     undefined : (size,) bool, where the gradient was not finite at the start of the chain
     edge : Edge, the trajectories after tuning that left the support
     here : Here, or None if other blocks move variables that the density depends on
@@ -327,8 +328,8 @@ class NutsBlock(Block):
                 inverse_mass_matrix=mass_matrix.inverse_mass_matrix(mass.inverse_mass_matrix, scores)
             )
             scores = jnp.zeros_like(scores)
-        # blackjax wants a target acceptance to make the functions (init, update, final). Only `update`, which
-        # is not used here, reads it, so that 0.5 stands for any value.
+        # blackjax wants a target acceptance to make the functions (init, update, final). Only `update` reads
+        # it, and is not used at the end of a window, so that 0.5 stands for any value.
         begin, _, end = self._blackjax.step_size(0.5)
         step_size = StepSize(*begin(end(state.step_size)))
         new = state._replace(step_size=step_size, mass=mass, scores=scores)

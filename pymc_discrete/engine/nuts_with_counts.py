@@ -41,7 +41,7 @@ class WithCountsState(NamedTuple):
     nuts : NutsState, of the step size and the mass matrix of all coordinates
     moved : (size,) bool, the coordinates that NUTS moves now
     squares : (size,) float, the sum of the squared slopes of the smooth log density, at the ends of the
-        trajectories of this adaptation window
+        trajectories of the current adaptation window
     number : () int, the number of trajectories in `squares`
     """
 

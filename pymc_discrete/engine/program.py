@@ -241,7 +241,9 @@ class Program:
         return self.recorder(point) | self.counts.totals(point)
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """{variable of the model or totals: (chains, draws, ...)}, from the recorded arrays."""
+        """{variable, or number of elements that have each of its values: (chains, draws, ...)}, from the
+        recorded arrays.
+        """
         totals = {v.totals: draws[v.totals] for v in self.counts.variables}
         rest = {name: a for name, a in draws.items() if name not in totals}
         return self.recorder.on_host(rest) | totals
@@ -253,7 +255,7 @@ class Program:
         ----------
         identities : (chains,)
         states : (chains, ...)
-        numbers : {name: array}, as the attribute `Program.numbers`
+        numbers : {name: array}, data and constants of the model, and settings of the run
         first : () int, index of the first transition
         count : () int, number of records, at most `size`
         thin : () int, transitions per record

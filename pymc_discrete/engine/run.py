@@ -44,7 +44,7 @@ class ChainsRun:
     model : the model that is sampled
     chains : the chains, in their states after the draws that `store` already has
     store : the storage of the draws
-    tune, draws, thin, chunk, callback : as in `sample`
+    tune, draws, thin, chunk, callback : arguments of `pmd.sample`
     bar : the progress bar
     """
 
@@ -119,7 +119,7 @@ class ChainsRun:
             self.chains.pool(t in self.program.shared_ends)
 
     def _check_first(self, states: ChainState) -> None:
-        """Let the blocks look at the states after the first draws."""
+        """Raise an error if a block sees by the states after the first draws that it cannot move."""
         for block, adapted in zip(self.program.blocks, states.blocks, strict=True):
             block.check_first(adapted)
 
@@ -173,7 +173,7 @@ class ChainsRun:
         of_blocks = [b.groups(s, coords, dims) for b, s in pairs]
         groups: dict[str, Dataset] = {}
         for found in [*of_blocks, self.program.counts.groups(self.states.counts, coords, dims)]:
-            # variables that are summed out and variables that are counted share a group
+            # the group `probabilities` has variables that are summed out and variables that are counted
             groups |= {name: groups[name].merge(g) if name in groups else g for name, g in found.items()}
         if report := report_of(self.states):
             groups["tempering"] = report.dataset()

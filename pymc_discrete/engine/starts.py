@@ -274,7 +274,7 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
                 raise ValueError(
                     f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}."
                 )
-            # the value may be "prior", "support_point", or a PyTensor expression
+            # A value "prior" or "support_point", or a PyTensor expression, has nothing to check.
             if isinstance(value, str | Variable):
                 continue
             number = np.asarray(value)

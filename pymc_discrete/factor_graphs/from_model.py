@@ -79,8 +79,8 @@ class Extraction:
         others = [perturbed_point(density, rng) for _ in range(2)]
         contexts = [density.compiled("prepare")(values) for values in others]
         blocks = jax.tree.map(np.asarray, jax.jit(lambda c: summed_pairs(self._factors(c)))(contexts[0]))
-        # If the tables of pairs differ between contexts, pairs that do not interact in one context may interact
-        # in another, so that all pairs count as interacting.
+        # If the tables of pairs differ between contexts, a pair that does not interact in one context may
+        # interact in another, so that all pairs count as interacting.
         interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}
         self.interact = {key: pairs for key, pairs in interact.items() if pairs.any()}
         self.kept = {key: blocks[key] for key in self.interact} if self.constant else {}

@@ -177,14 +177,14 @@ def largest_change(new: Any, old: Any):
 
 # ---------------------------------------------------------------- results computed from messages
 def checked_result(result: Result) -> Result:
-    """The argument, if it is a `Result`."""
+    """The argument if it is a `Result`, else a TypeError."""
     if not isinstance(result, Result):
         raise TypeError(f"Pass what run(graph, ...) returned, got {type(result).__name__}.")
     return result
 
 
 def checked_sum(result: Result) -> Result:
-    """The argument, if it is a `Result` of sum-product."""
+    """The argument if it is a `Result` of sum-product, else a TypeError or ValueError."""
     if checked_result(result).semiring is not SUM:
         raise ValueError(
             f"Probabilities come from sum-product, and these messages are of {result.semiring.name}: "

@@ -262,7 +262,7 @@ def steps_of_the_rest(
 
 
 def shares_variables(step: JaxStep | CustomStep | NutsInJax) -> bool:
-    """Whether another step may also move the variables of this step."""
+    """Whether a step allows another step to move its variables, too."""
     return isinstance(step, DiscreteStep) and step.shared
 
 

@@ -114,7 +114,7 @@ def differentiable_slice_sample(
             )
     block = isqrt(n_steps) if checkpoint else n_steps
     n_blocks = -(-n_steps // block)
-    keys = jax.random.split(key, n_blocks * block)  # The surplus steps of the last group are dropped below.
+    keys = jax.random.split(key, n_blocks * block)  # The result leaves out surplus steps of the last group.
     walk = partial(
         jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper))
     )

@@ -20,7 +20,7 @@ from pymc_discrete.space.target import Target
 # The conditionals of a site are compared at CONTEXTS random states of the other unknowns, or, if that is
 # more, at EACH states for each value that the site may have (CONTEXTS values at most).
 CONTEXTS, EACH = 32, 16
-LARGEST_WORK = 2**33  # the largest number of operations of this comparison, a few seconds
+LARGEST_WORK = 2**33  # the largest number of operations to compare the conditionals of a block, a few seconds
 # the distances by which variables outside of the block are moved, in units of their size, for one random
 # state after another
 DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
@@ -200,8 +200,9 @@ def elements_outside(of: Conditionals, point: PointType) -> list[tuple[str, int 
 
 
 def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
-    """The attributes of `Held` except `certain`, found by moving elements outside of the block one
-    at a time."""
+    """Which unknowns may hold sites: the attributes of `Held` except `certain`, found by moving elements
+    outside of the block one at a time.
+    """
     found = Held.nothing(of.space.d)
     by, unused = ([dict[Any, None]() for _ in range(of.space.d)] for _ in range(2))
     for point in points:

@@ -73,17 +73,23 @@ class Leaving(NamedTuple):
 
     @property
     def is_certain(self) -> np.ndarray:
-        """The attribute `certain`, or False where it is not known."""
+        """(elements,) bool, `certain`: whether the odds of other values are the same at all values of the
+        other unknowns; False where this is not known.
+        """
         return np.zeros(len(self.several), bool) if self.certain is None else self.certain
 
     @property
     def is_alone(self) -> np.ndarray:
-        """The attribute `alone`, or False where it is not known."""
+        """(elements,) bool, `alone`: whether a continuous variable enters the conditional of the site only;
+        False where this is not known.
+        """
         return np.zeros(len(self.several), bool) if self.alone is None else self.alone
 
     @property
     def is_among_models(self) -> np.ndarray:
-        """The attribute `among_models`, or False where it is not known."""
+        """(elements,) bool, `among_models`: whether the site chooses between models with parameters of their
+        own; False where this is not known.
+        """
         return np.zeros(len(self.several), bool) if self.among_models is None else self.among_models
 
 

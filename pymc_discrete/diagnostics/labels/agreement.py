@@ -12,7 +12,7 @@ from pymc_discrete.diagnostics.thresholds import (
     LEFT_BY_PERMUTATION,
 )
 
-# the largest numbers of sites and of draws that are compared, which are evenly spaced
+# Labels are compared at up to SITES sites in up to DRAWS draws of each chain, evenly spaced.
 SITES, DRAWS = 1000, 1000
 IN_ALL = 2000  # the largest number of draws of all chains that are permuted
 

@@ -110,7 +110,7 @@ def categories_of_values(counts: Counts) -> np.ndarray:
     there = counts.p > 0
     own = np.maximum(np.cumsum(there, axis=1) - 1, 0)
     middle = np.cumsum(counts.p, axis=1) - counts.p / 2
-    # several groups may be empty if one value is common
+    # A group is found by the middle of a value's share, so that groups are empty if one value is common.
     return np.where(
         (there.sum(axis=1) > MOST_CATEGORIES)[:, None],
         np.minimum((middle * MOST_CATEGORIES).astype(int), MOST_CATEGORIES - 1),
