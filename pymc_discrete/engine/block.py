@@ -24,8 +24,9 @@ class GradientNotFinite(SamplingError):
 class Block(ABC):
     """Some variables of a model, and the sampler that moves them.
 
-    Unless a method says otherwise, a `point` is packed by `Points`, {variable or vector: array}, and a list
-    `points` has one {variable: value} for each chain.
+    Unless a method says otherwise, a `point` is {variable or vector: array}, where variables that a step
+    draws together are one vector (see `Points`), and a list `points` has one {variable: value} for each
+    chain.
 
     Attributes
     ----------
@@ -172,7 +173,7 @@ class Block(ABC):
         return []
 
     def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
-        """The warnings after the last draw, given states and packed points (chains, ...)."""
+        """The warnings after the last draw, given the chains' states and points, (chains, ...)."""
         return []
 
     def completed(self, points: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:

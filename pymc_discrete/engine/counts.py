@@ -125,9 +125,10 @@ class CountsOfValues:
         return {**counts, TUNE: np.zeros((), np.int32)} if counts else {}
 
     def after(self, t, point: Mapping[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
-        """The counts after transition t, which has led to a packed point; tuning draws are not counted.
+        """The counts after transition t, which has led to `point` {variable or vector: array}.
 
-        The smallest value of a variable has no count of its own: it occurs in all other transitions.
+        Tuning draws are not counted. The smallest value of a variable has no count of its own: it occurs in
+        all other transitions.
         """
         if not counts:
             return counts
@@ -144,7 +145,7 @@ class CountsOfValues:
         return jax.lax.cond(t >= point[TUNE], more, lambda counts: counts, counts)
 
     def totals(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """{name: (values,) int, the number of elements that have each value} at a packed point."""
+        """{name: (values,) int, the number of elements that have each value} at a point."""
         values = self.points.by_name(point)
         found = {}
         for v in self.variables:

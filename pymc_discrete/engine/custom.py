@@ -74,7 +74,9 @@ class CustomBlock(BlockOfStep):
 
     # ------------------------------------------------------------ points as the user sees them
     def as_the_user_sees(self, point: dict[str, Any]) -> dict[str, Any]:
-        """{name: value} of all free variables, without PyMC's transforms, of a packed point."""
+        """{name: value} of all free variables at a point {variable or vector: array}, without PyMC's
+        transforms.
+        """
         by_name = self.points.by_name(point)
         values = {name: jnp.asarray(by_name[value]) for name, value in self._values_of.items()}
         return values | {

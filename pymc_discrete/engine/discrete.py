@@ -139,13 +139,13 @@ class DiscreteBlock(BlockOfStep):
         return one_pass(self.target.space.d, n_moves, jnp)
 
     def split(self, point: dict[str, Any]):
-        """The block's sites x (d,) at a packed point, and the target given all other values of the point."""
+        """The block's sites x (d,) at a point, and the target given all other values of the point."""
         values = self.points.by_name(point)
         x = jnp.concatenate([values[piece.name].reshape(-1).astype(int) for piece in self.pieces])
         return x, Target(self.density).with_inputs([values[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
-        """The packed point with x (d,) as the values of the block's variables."""
+        """The point {variable or vector: array} with x (d,) as the values of the block's variables."""
         joined = dict(point)
         for piece in self.pieces:
             joined = self.points.replaced(joined, piece.name, x[piece.start : piece.start + piece.size])

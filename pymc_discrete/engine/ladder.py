@@ -108,7 +108,7 @@ class Ladder:
         return (self.likelihood, self.prior, self.replicas == "auto")
 
     def start(self, point: Mapping[str, Any], blocks: tuple[Any, ...], chains: int) -> Replicas:
-        """The replicas of a chain before the first iteration, all at one packed point, on the host."""
+        """The replicas of a chain before the first iteration, all at one point, on the host."""
         size, rungs = self._size(point, blocks, chains)
         betas = np.array(first_schedule(rungs, size))
         betas[0] = 0.0 if self.prior else LEAST_BETA
@@ -203,18 +203,18 @@ class Ladder:
         return after, found
 
     def at_posterior(self, replicas: Replicas) -> tuple[dict[str, Any], tuple[Any, ...]]:
-        """The packed point of the replica at the last rung, and the adaptation states at this rung."""
+        """The point of the replica at the last rung, and the adaptation states at this rung."""
         one = replicas.replica_at[replicas.rungs - 1]
         point = {name: a[one] for name, a in replicas.point.items()}
         return point, jax.tree.map(lambda a: a[replicas.rungs - 1], replicas.blocks)
 
     def _likelihood_at(self, point: dict[str, Any]) -> Array:
-        """() float, nats, the log likelihood at a packed point; -inf where it is nan."""
+        """() float, nats, the log likelihood at a point; -inf where it is nan."""
         value = jnp.asarray(self.likelihood(point)[LIKELIHOOD], float).reshape(())
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def _packed(self, values: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-        """Values {variable: array}, packed like another point, which gives the values that are missing."""
+        """Values {variable: array} as {variable or vector: array}, with missing ones from the point `like`."""
         packed = {}
         for name, old in like.items():
             parts = [m.name for m in self.points.vectors.get(name, ())] or [name]

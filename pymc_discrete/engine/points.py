@@ -1,4 +1,4 @@
-"""Packed points: variables that a step draws as one vector are one array of a compiled chain."""
+"""Packed points, in which all variables that a step draws together are one array, a vector."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -45,7 +45,7 @@ class Points:
         } | vectors
 
     def pieces(self, space: Space) -> list[Member]:
-        """The arrays of a packed point with the sites of a space, in the order of the sites.
+        """The arrays of a point {variable or vector: array} with the sites of a space, in their order.
 
         If the point has variables of the space in a vector of another step's space, each of these variables
         is a piece of its own.
@@ -59,7 +59,7 @@ class Points:
         return pieces
 
     def replaced(self, values: Mapping[str, Any], name: str, new: Any) -> dict[str, Any]:
-        """Packed `values`, as JAX arrays, with new values of a variable, a vector or a part of a vector."""
+        """`values` {variable or vector: array} with a new variable, vector, or part of a vector, called `name`."""
         if name in values:
             return {**values, name: new.reshape(values[name].shape).astype(values[name].dtype)}
         vector, m = self._places[name]
@@ -86,7 +86,7 @@ class Points:
 
 
 class ByName(Mapping[str, Any]):
-    """A mapping from the names of variables and vectors to their arrays in a packed point."""
+    """A mapping from the names of vectors, and of all variables, to their arrays at a point of a chain."""
 
     def __init__(self, places: dict[str, tuple[str, Member]], values: Mapping[str, Any]):
         self._places, self._values = places, values

@@ -215,9 +215,7 @@ class Program:
         return ChainState({name: point[name] for name in state.point}, blocks, counts, replicas), stats
 
     def move(self, key, t, point: dict[str, Any], states: tuple[Any, ...]):
-        """The packed point with `numbers`, the blocks' states and {statistic: value}, after all blocks have
-        moved.
-        """
+        """The point with `numbers`, the blocks' states and {statistic: value}, after a move of all blocks."""
         blocks, stats = [], []
         for n, (block, adapted) in enumerate(zip(self.blocks, states, strict=True)):
             key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
@@ -237,7 +235,7 @@ class Program:
         )
 
     def recorded(self, point: dict[str, Any]) -> dict[str, Any]:
-        """{name: array}, the recorded variables at a packed point with `numbers`."""
+        """{name: array}, the recorded variables at a point with `numbers`."""
         return self.recorder(point) | self.counts.totals(point)
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -31,7 +31,7 @@ _kept: KeptForModels["Recorder", Any] = KeptForModels()
 
 
 class Recorder:
-    """A JAX function (packed point) -> {name: array} that computes `outputs`.
+    """A JAX function of a point {variable or vector: array}, which returns {name: array} of `outputs`.
 
     A vector of `Points` is returned whole if any of its parts is an output. If integers have 32 bits, an
     output that may exceed 32 bits is returned as two words. `on_host` turns vectors and words back into
@@ -148,7 +148,7 @@ class Recorder:
         return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
 
     def bytes_per_draw(self, points: dict[str, Any], numbers: dict[str, Any]) -> int:
-        """The number of bytes of a recorded draw of one chain, given packed points (chains, ...)."""
+        """The number of bytes of a recorded draw of one chain, given the points of all chains."""
         if self._bytes is None:
             chains = len(next(iter(points.values())))
             of_chains = jax.vmap(lambda point: self(point | numbers))

@@ -146,7 +146,7 @@ class RunningChains:
         return self._joined([state for state, *_ in parts]), self.program.on_host(draws), stats
 
     def move_to(self, point: dict[str, np.ndarray]) -> None:
-        """Put the only chain at a packed point."""
+        """Put the only chain at a point {variable or vector: array}."""
         (share,) = self.shares
         now = share.state.point
         moved = {name: np.asarray(point[name], a.dtype).reshape(a.shape) for name, a in now.items()}

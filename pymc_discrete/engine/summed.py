@@ -91,7 +91,7 @@ class SummedBlock(Block):
 
     # ------------------------------------------------------------ points
     def _x(self, point: Mapping[str, Any], lead: int = 0, xp: Any = jnp):
-        """(..., d) int, the summed sites at packed points with `lead` leading axes."""
+        """(..., d) int, the summed sites at points {variable or vector: array} with `lead` leading axes."""
         arrays = [xp.asarray(point[v.name]) for v in self.collapsed.density.space.variables]
         values = xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
         return self.collapsed.density.space.of_values(values, xp)
@@ -140,7 +140,7 @@ class SummedBlock(Block):
         return *jax.lax.cond(point[BETA] == 1.0, drawn, lambda: (dict(point), state)), {}
 
     def drawn(self, key, t, new: dict[str, Any], old: dict[str, Any], state: SummedState, stretches: Any):
-        """The packed point `new`, with a draw of the summed sites given the other variables.
+        """The point `new` {variable or vector: array}, with a draw of the summed sites given all others.
 
         Parameters
         ----------

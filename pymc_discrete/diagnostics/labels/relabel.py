@@ -133,8 +133,8 @@ def relabel(
     else:
         reference = by_agreement(draws, K) if method == "ecr" else labels_of_likeliest_draw(idata, z, draws)
         to_new = matched(draws, reference, K)[0]
-        # A draw keeps its labels if no permutation of them agrees better. So the reference gets the labels that
-        # most draws have, and the draws are matched with it again.
+        # A draw keeps its labels if no permutation of them agrees better. So the reference gets the labels
+        # that most draws have, and the draws are matched with it again.
         to_new = matched(draws, as_most_draws(to_new)[reference], K)[0]
     if parameter is None:
         to_new = as_most_draws(to_new)[to_new]
