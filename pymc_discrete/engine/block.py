@@ -185,8 +185,8 @@ class Block(ABC):
         return points
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
-        """For each discrete variable the probability that its sites change when they move from these
-        `points`.
+        """For each discrete variable the probability that its sites change when they move from given
+        points, one for each chain.
         """
         return {}
 

@@ -154,7 +154,7 @@ class Engines:
     Parameters
     ----------
     model, steps, summed, of_nuts, instead, replicas : passed to each `Engine`
-    moved : value variables that these steps and NUTS move
+    moved : value variables that the steps and NUTS move
 
     Attributes
     ----------

@@ -214,7 +214,7 @@ class Ladder:
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def _packed(self, values: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-        """Values {variable: array} as {variable or vector: array}, with missing ones from the point `like`."""
+        """Values {variable: array} as {variable or vector: array}, and what is missing from `like`."""
         packed = {}
         for name, old in like.items():
             parts = [m.name for m in self.points.vectors.get(name, ())] or [name]

@@ -59,7 +59,7 @@ class Points:
         return pieces
 
     def replaced(self, values: Mapping[str, Any], name: str, new: Any) -> dict[str, Any]:
-        """`values` {variable or vector: array} with a new variable, vector, or part of a vector, called `name`."""
+        """`values` {variable or vector: array} with a new array for `name`, which may be in a vector."""
         if name in values:
             return {**values, name: new.reshape(values[name].shape).astype(values[name].dtype)}
         vector, m = self._places[name]

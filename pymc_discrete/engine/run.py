@@ -31,7 +31,7 @@ PROGRESS_UPDATES = 20
 # The length of the arrays with the draws of a chunk is part of the compiled program. The length does not
 # depend on the number of draws of a run, so that a run with more draws need not be compiled again.
 LARGEST_CHUNK = 1024  # the largest number of draws in a chunk
-# the draws of a chunk are kept on the device, and take at most these numbers of bytes:
+# The draws of a chunk are kept on the device, so that the bytes that they take are limited:
 CHAIN_BYTES = 2**21  # the bytes of the draws of one chain
 SHARE_BYTES = 2**27  # the bytes of the draws of all chains that are computed together
 

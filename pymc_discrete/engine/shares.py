@@ -131,8 +131,8 @@ class RunningChains:
         return [share.submit(compiled, self._numbers_of_model, *numbers) for share in self.shares]
 
     def begin(self, size: int) -> Future[Callable]:
-        """Begin to compile `Program.run`, in a thread, for these chains and at most `size` draws
-        in a call."""
+        """Begin to compile `Program.run`, in a thread, for the chains of the run and at most `size`
+        draws in a call."""
         number = np.zeros((), jax.dtypes.canonicalize_dtype(int))
         first = self.shares[0]
         arguments = (first.identities, first.state, self._numbers_of_model, *[number] * 3)

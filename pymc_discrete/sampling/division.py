@@ -63,7 +63,8 @@ def steps_of(
     of = Division.of(DescribedModel(model, point), flat, fixed)
     collapsed = summed_by(of, flat, collapse)
     # A step has logged the variables that it sums out when it was made, and the automatic choice logs the
-    # variables that it takes. So only the variables that the user asked for by `collapse` are logged here.
+    # variables that it takes. So only the variables that the user asked for by `collapse` are still to be
+    # logged.
     chosen = isinstance(collapse, str)
     if not chosen and collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
         _log.info(line)
