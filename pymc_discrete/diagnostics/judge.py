@@ -46,7 +46,7 @@ from pymc_discrete.runtime.names import grouped_by_pattern
 
 import_files("pymc_discrete.diagnostics.columns")
 
-# A variable with at most this many values, all of them from -8 to 8, has a column of `pmd.summary` for each
+# A variable with at most FEW values, all of them from -8 to 8, has a column of `pmd.summary` for each
 # value. Any other variable is taken for a count, which has no such columns.
 FEW = 8
 

@@ -21,7 +21,7 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Space
 
 MOST_ELEMENTS = 100_000  # of a variable with more elements, counts of values are kept in place of draws
-# the draws of a variable with more values than this are kept, since counts would take as much memory as draws
+# the draws of a variable with more than MOST_VALUES values are kept: its counts would take as much memory
 MOST_VALUES = 16
 
 

@@ -21,7 +21,7 @@ from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.starts.not_finite import terms_at
 
-# a warning is given if more than this share of the trajectories diverges at points of log density -inf
+# a warning is given if more than the share EDGE of the trajectories diverges at points of log density -inf
 EDGE = 0.01
 SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose parameter p must sum to 1
 

@@ -25,7 +25,7 @@ LARGEST_DENSE_MASS = 100  # up to this number of coordinates, the mass matrix is
 # the number of trajectories in a draw: more trajectories give more effective draws, and take longer
 TRANSITIONS = 3
 # If a trajectory of NUTS leaves the support, the adaptation takes the step size for the cause, and lowers it,
-# only if the step size is larger than this.
+# only if the step size is larger than LARGE.
 LARGE = 0.25
 DEEPEST_WITH_COUNTS = 7  # the largest tree depth; most trajectories end at bounds of counts before they turn
 # NUTS moves a count if the variance of its draws is at least LEAST_VARIANCE, and their mean is at least

@@ -24,7 +24,7 @@ _log = logging.getLogger("pymc.discrete")
 
 WARMUP, POSTERIOR = "warmup", "posterior"
 # Chains that do not move are brought to the bulk of the target (`kernels/settle.py`) after each interval of
-# this many tuning draws. The number is fixed, so that the draws do not depend on `chunk`.
+# TUNING_CHUNK tuning draws. The number is fixed, so that the draws do not depend on `chunk`.
 TUNING_CHUNK = 50
 # the largest number of updates of the progress bar, unless chunks must be shorter for other reasons
 PROGRESS_UPDATES = 20

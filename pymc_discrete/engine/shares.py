@@ -19,7 +19,7 @@ from pymc_discrete.engine.program import ChainState, Identity, Program
 from pymc_discrete.engine.storage import on_host
 from pymc_discrete.runtime.model_settings import model_settings
 
-# a share takes a millisecond on the host for each chunk of draws, so there are at most this many shares
+# The chains are split into at most MOST_SHARES shares, since each takes a millisecond on the host per chunk.
 MOST_SHARES = 64
 
 

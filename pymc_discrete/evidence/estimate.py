@@ -8,7 +8,8 @@ import numpy as np
 
 _log = logging.getLogger("pymc.discrete")
 
-# The forward and the backward estimate are said to disagree where they are this many standard errors apart.
+# The forward and the backward estimate are said to disagree if they are further apart than LARGEST_GAP
+# standard errors.
 LARGEST_GAP = 4.0
 
 

@@ -34,13 +34,13 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
 PILOTS = 16  # the number of pilot chains
 PILOT_TUNE = 100  # the number of transitions of the pilot chains at each rung
 PRIOR_DRAWS = 400  # the number of draws of the prior from which the first rung is chosen
-# The next rung is the inverse temperature to which the draws of a rung can be weighted with this effective
-# sample size per draw.
+# The next rung is the inverse temperature to which the draws of a rung can be weighted with an effective
+# sample size of LEAST_ESS per draw.
 LEAST_ESS = 0.5
 MOST_RUNGS = 1000
 TRIES = 100  # the largest number of draws of the prior for each draw that has a positive likelihood
-# Chains that go back from the posterior begin at draws of the pilot chains that are this many transitions
-# apart.
+# Chains that go back from the posterior begin at draws of the pilot chains that are PILOT_THINNING
+# transitions apart.
 PILOT_THINNING = 20
 # The number of temperatures is FINENESS times the square of the length of the path, and at least
 # FEWEST_TEMPERATURES. The variance of the log weights is 1 / FINENESS if chains mix in one transition.

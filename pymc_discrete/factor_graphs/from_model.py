@@ -27,7 +27,7 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.structure.rounding import room
 
 STATES_COMPARED = 32  # the number of random states at which the factors are compared with the model
-# Two variables become a dense factor if more than this share of their pairs of sites interact, and a list of
+# Two variables become a dense factor if more than DENSE_SHARE of their pairs of sites interact, and a list of
 # pairs otherwise.
 DENSE_SHARE = 1 / 8
 

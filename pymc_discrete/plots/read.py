@@ -24,10 +24,10 @@ GROUPS = (
     "constant_data",
     "suspects",
 )
-# A variable with this value or a larger one is not taken for labels: plots do not ask whether its labels
+# A variable with a value of MOST_LABELS or more is not taken for labels: plots do not ask whether its labels
 # switch.
 MOST_LABELS = 30
-# A value of a variable that was summed out is left out if it is less probable than this in all elements.
+# A value of a variable that was summed out is left out if it is less probable than VISIBLE in all elements.
 VISIBLE = 1e-3
 
 

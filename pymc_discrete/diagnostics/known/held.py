@@ -27,7 +27,8 @@ DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
 # The largest number of passes. In each pass, the sites found certain so far keep their values while others
 # are moved at random, so that more sites may turn out to be certain.
 ROUNDS = 32
-# up to this many elements outside of the block are moved one at a time; of more, a whole variable at a time
+# Up to MOST_MOVED_ALONE elements outside of the block are moved one at a time, to see which hold a site; of
+# more, a whole variable at a time.
 MOST_MOVED_ALONE = 64
 # the number of values on each side of the current one whose probability is computed for a site with a window
 BESIDE = 64
