@@ -13,8 +13,8 @@ import jax.numpy as jnp
 # if NUTS moves more than LARGEST_CHOICE coordinates and the user does not choose, the mass matrix is diagonal
 LARGEST_CHOICE = 32
 # A dense mass matrix is used if it makes the condition number smaller by more than the factor GAIN, and so
-# trajectories shorter by the square root of the factor. A smaller gain may be chance, in a covariance that few
-# draws estimate.
+# trajectories shorter by the square root of the factor. A smaller gain may be chance, in a covariance that is
+# estimated from few draws.
 GAIN = 2.0
 
 
