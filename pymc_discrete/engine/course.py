@@ -44,8 +44,8 @@ _log = logging.getLogger("pymc.discrete")
 
 CHUNK_SECONDS = 0.2  # the time, in seconds, that a chunk should take
 GROWTH = 4  # the largest ratio of the lengths of two consecutive chunks
-# After more than QUIET chunks in a row without a discarded draw, a thread makes the next chunk of a chain while
-# PyMC takes the draws of the last one.
+# After more than QUIET chunks of a chain in a row without a discarded draw, a thread makes the next chunk
+# while PyMC takes the draws of the last one.
 QUIET = 2
 # The thread makes no more draws of a chain, such as one that is begun before PyMC asks for it, while draws
 # that PyMC has not fetched take more than MOST_FORESEEN bytes.
