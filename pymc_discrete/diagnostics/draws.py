@@ -96,7 +96,7 @@ def per_element(
     ----------
     statistic : function of a batch (sites, chains, draws), which returns (sites, ...) float
     data : array (chains, draws, ...) of integers, DataArray, Dataset, or DataTree with a group posterior
-    var_names : as in `posterior_of`, for a Dataset or DataTree
+    var_names : names of discrete variables of a Dataset or DataTree; all of them by default
     more : {name: coordinates} of the axes that the statistic adds at the end
     """
     more = more or {}

@@ -72,7 +72,8 @@ class Facts:
     ----------
     tree : DataTree with the groups posterior and sample_stats
     model : pm.Model
-    leaving, used : see `convergence.check_convergence`
+    leaving : () -> {discrete variable: Leaving}, how probable it is that sites change where the chains ended
+    used : {discrete variable: a line about the step that draws it or the block that sums it out}
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class Facts:
         """The variables whose labels are switched, between chains or within them."""
         found: dict[int, tuple[list[str], np.ndarray]] = {}
         for name, of in self.judged.items():
-            if of.orders is not None:  # variables that share labels have one array of permutations
+            if of.orders is not None:  # variables that share labels have the same array `orders`
                 found.setdefault(id(of.orders), ([], of.orders))[0].append(name)
         between = {tuple(names): orders for names, orders in found.values()}
         return Switched(between, [name for name, of in self.judged.items() if of.switch])
@@ -189,7 +190,7 @@ class Facts:
         )
         by_message: dict[str, SamplerWarning] = {}
         per_chain: dict[str, list[np.ndarray]] = {}
-        # R-hat of an element that never moves divides 0 by 0
+        # R-hat of an element that never moves divides 0 by 0, of which NumPy would warn
         with np.errstate(divide="ignore", invalid="ignore"):
             left_out = [*self.discrete, *self.of_clusters]
             for part in parts(posterior, self.tree["sample_stats"].to_dataset(), self.free, left_out):

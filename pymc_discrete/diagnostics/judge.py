@@ -46,7 +46,7 @@ from pymc_discrete.runtime.names import grouped_by_pattern
 
 import_files("pymc_discrete.diagnostics.columns")
 
-# A variable with at most this many values, all of them from -8 to 8, has a column of `pmd.summary` for each
+# A variable with at most FEW values, all of them from -8 to 8, has a column of `pmd.summary` for each
 # value. Any other variable is taken for a count, which has no such columns.
 FEW = 8
 
@@ -57,14 +57,14 @@ class Measured(NamedTuple):
     Attributes
     ----------
     columns : {column of `summary`: (elements,)}
-    movement : Movement
+    movement : how the elements moved
     """
 
     columns: dict[str, np.ndarray]
     movement: Movement
 
     def judged_also_by(self, other: "Measured", movement: Movement) -> "Measured":
-        """These statistics, with the smaller effective draws and the larger R-hat of two variables.
+        """The statistics, with the smaller effective draws and the larger R-hat of this and another variable.
 
         Parameters
         ----------
@@ -89,8 +89,8 @@ class Judged(NamedTuple):
     Attributes
     ----------
     columns : {column of `summary`: (elements,)}, the verdict among them
-    movement : Movement
-    decided : Decided
+    movement : how the elements moved
+    decided : the verdicts on the elements, and what they follow from
     known : what the result has besides its draws, such as conditional probabilities
     orders : (chains, K) int, the label in chain 0 that corresponds to each label of a chain, if chains differ
         by the names of labels only
@@ -149,7 +149,8 @@ class Judge:
             found = measured(checked_draws(draws.data), values)
             if name in self.partitions and draws.size:
                 together = first_sites(self._labels[name].transpose("chain", "draw", ...).data)
-                # each integer encodes the size of the site's cluster and the first site of this cluster
+                # One integer for each site encodes the size of its cluster and the first site of the cluster,
+                # so that a change of either counts as a move.
                 moving = movement_of(draws.data * draws.sizes[draws.dims[-1]] + together)
                 found = found.judged_also_by(measured(together, None), moving)
             self._measured[name] = found
@@ -168,7 +169,7 @@ class Judge:
         groups = self.groups if conditionals is None else {**self.groups, "conditionals": conditionals}
         # a partition is judged by the sizes of its clusters, of which the probabilities of labels say nothing
         known = None if name in self.partitions else known_of(groups, name, self.all.sizes["chain"])
-        # a standard error means nothing if the share of a value depends on a few moves
+        # If the share of a value depends on a few moves, its standard error means nothing and becomes nan.
         few = too_few_moves(movement, known)
         unsure = {c: np.where(few, np.nan, a) for c, a in columns.items() if c.startswith("mcse")}
         ess = np.where(few, np.fmin(columns["ess"], movement.stretches.sum(axis=0)), columns["ess"])
@@ -197,7 +198,7 @@ class Judge:
         return orders, orders is None and data.ndim > 2 and labels_switch(data, self.lp)
 
     def orders(self, name: str) -> np.ndarray | None:
-        """(chains, K) int, permutations that make the labels of all chains agree, or None.
+        """(chains, K) int, permutations that make the labels of all chains agree; None if none do.
 
         Scalars with similar names (`z0`, `z1`, ...) share their labels.
         """
@@ -270,9 +271,9 @@ def in_between(whole: Movement, drawn: Movement, data: np.ndarray | None) -> np.
     """
     of_whole, of_drawn = (np.concatenate([m.begin, m.moves]).T for m in (whole, drawn))
     still = whole.still
-    # The drawn elements are matched with the elements of the whole in order. reached[i] has a key u for each
-    # number of drawn elements that may be among the first i elements; its value says whether element i - 1
-    # can then be a drawn one.
+    # The drawn elements are matched with all elements of the variable in order. reached[i] has a key u for
+    # each number of drawn elements that may be among the first i elements; its value says whether element
+    # i - 1 can then be a drawn one.
     reached: list[dict[int, bool]] = [{0: False}]
     for i, element_of_whole in enumerate(of_whole):
         after: dict[int, bool] = {}

@@ -46,7 +46,7 @@ class Remedies:
         self._possible: dict[tuple[str, ...], bool] = {}
 
     def several_sites(self, names: Sequence[str]) -> str:
-        """A step that changes several sites of these variables at once and is not in use for them."""
+        """A step, not in use for any of the named variables, that changes several of their sites at once."""
         if any(map(self._by_long_paths, names)):
             return (
                 "pmd.FlowStep, whose flow is fitted to these draws, or longer paths than those in use "
@@ -55,7 +55,7 @@ class Remedies:
         return "pmd.PathAuxiliary(path_length=5, recompute=True)"
 
     def by_site(self, names: Sequence[str]) -> str:
-        """A step that draws single sites exactly, by name; "" if such a step draws the variables already."""
+        """The name of a step that draws single sites exactly; "" if one draws a named variable already."""
         return "" if self._drawn_by(names, "BlockGibbs", "TreeGibbs", "SwendsenWang") else "pmd.BlockGibbs"
 
     def along_sums(self, names: Sequence[str]) -> str:
@@ -68,7 +68,7 @@ class Remedies:
         return "pmd.BlockGibbs moves several along known sums (docs/linear_constraints.md)"
 
     def of_rejected_moves(self, names: Sequence[str], exact: bool) -> str:
-        """The end of a sentence: why hardly any move of these variables is accepted, and what to try.
+        """The end of a sentence: why hardly any move of the named variables is accepted, and what to try.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Remedies:
         return self._drawn_by([name], "PathAuxiliary") and "recompute=True" in self.used[name]
 
     def can_be_summed_out(self, names: Sequence[str]) -> bool:
-        """Whether these variables can be summed out while NUTS moves, for an amount of work that may pay."""
+        """Whether the named variables can be summed out while NUTS moves, for work that may pay."""
         key = tuple(names)
         if key not in self._possible:
             discrete = [str(v.name) for v in self.model.discrete_value_vars]
@@ -118,7 +118,7 @@ class Remedies:
         return self._possible[key]
 
     def summed_out(self, names: Sequence[str]) -> bool:
-        """Whether one of these variables is summed out already."""
+        """Whether one of the named variables is summed out already."""
         return self._drawn_by(names, "SummedOut", "CollapsedNUTS")
 
     def to_sum_out(self, names: Sequence[str]) -> list[str]:
@@ -128,7 +128,7 @@ class Remedies:
         ]
 
     def sum_out(self, names: Sequence[str]) -> str:
-        """A sentence that advises to sum these counts out, if that is possible, or else to draw more."""
+        """A sentence that advises to sum the named counts out, if that is possible, or else to draw more."""
         if self.summed_out(names):
             return "Draw more."
         if names and self.can_be_summed_out(names):
@@ -142,7 +142,7 @@ class Remedies:
         return "Draw more: to sum them out is not possible here, or takes too much work."
 
     def of_tie(self, names: Sequence[str], two_valued: bool) -> str:
-        """A sentence that advises what to do about a tie of counts, or of sites with two values each."""
+        """A sentence that advises what to do if correlated counts, or sites with two values, move slowly."""
         if two_valued:
             return (
                 "Where labels may swap or groups of sites turn together, several must change at once: try "

@@ -46,10 +46,10 @@ def summary(idata: Any, var_names: str | list[str] | None = None) -> "pd.DataFra
         {columns}
         verdict
             ``ok``; ``fixed``, with one possible value; ``certain``, one value in all chains, as was to be
-            expected; ``constant``, one value in all chains, without knowing how probable others are;
-            ``labels``, chains or draws agree once labels are permuted; ``apart``, no chain moved and they
-            differ; ``stuck``, a chain never moved though it should have; ``slow``, an R-hat above 1.01 or
-            fewer than 100 effective draws for each chain
+            expected; ``constant``, one value in all chains, without knowing how probable other values are;
+            ``labels``, chains or draws agree once labels are permuted; ``apart``, no chain moved and the
+            chains differ; ``stuck``, a chain never moved though it should have; ``slow``, an R-hat above 1.01
+            or fewer than 100 effective draws for each chain
 
     Raises
     ------
@@ -91,7 +91,8 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
 
     Parameters
     ----------
-    idata, var_names : as in `summary`
+    idata : DataTree with a group posterior, of `pmd.sample` or `pm.sample`, or Dataset
+    var_names : names of discrete variables; all variables of integers by default
 
     Returns
     -------
@@ -103,7 +104,7 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
         ess, rhat
             of the vector, by Hamming distances: see `diagnostics.hamming_ess` and `diagnostics.hamming_rhat`
         worst ess, worst rhat
-            of the worst element, with `ess` of categories
+            the smallest number of effective draws of categories, and the largest R-hat, of any element
         rejected between, rejected within, too few
             the share of elements, among those with a p-value, that `diagnostics.chi_square` rejects at a
             false discovery rate of 5 %, between chains and from the begin of chains to their end; of the
@@ -114,7 +115,7 @@ def summary_of_vectors(idata: Any, var_names: str | list[str] | None = None) -> 
     Raises
     ------
     ValueError
-        For the reasons named in `summary`.
+        If a name is not in the posterior, a variable is not of integers, or there are fewer than 4 draws.
     """
     import pandas as pd  # imported only here, since the import takes long
 

@@ -5,7 +5,7 @@ decide nothing about draws, and are in the files that use them.
 """
 
 # ---------------------------------------------------------------- numbers of draws that are enough
-# Halves of a chain must have two draws each for a variance within them.
+# A chain of fewer draws is refused: its halves must have two draws each for a variance within them.
 FEWEST_DRAWS = 4
 FEWEST_DRAWS_OF_R_STAR = (
     10  # a classifier learns from 70 % of each half of a chain, which must be three draws at least
@@ -23,29 +23,29 @@ FEWEST_EFFECTIVE = 100
 # The R-hat from which chains count as being in different modes. The means of two chains are then 2 standard
 # deviations of a chain's draws apart; the draws of chains that are merely slow overlap more than that.
 RHAT_OF_MODES = 1.5
-# The indicators 1[z = k] of values whose probability is within these limits must mix. Rarer values are drawn
-# so seldom that their R-hat and ESS are noise.
+# The indicators 1[z = k] of values with a probability from RARE_VALUE to COMMON_VALUE must mix. Rarer values
+# are drawn so seldom that their R-hat and ESS are noise.
 RARE_VALUE, COMMON_VALUE = 0.05, 0.95
 
 # ---------------------------------------------------------------- elements that hardly move, or never
-# If more moves than this are expected, no move at all is no coincidence: its probability is below e^-7, or 1
-# in 1,100.
+# If more than SURELY_MOVES moves of an element are expected, no move at all is no coincidence: its
+# probability is below e^-7, or 1 in 1,100.
 SURELY_MOVES = 7.0
-# If fewer moves than this are expected in a chain, an element that did move did so while the other unknowns
-# had other values than now.
+# If fewer than HARDLY_MOVES moves of an element are expected in a chain, given the values that the other
+# unknowns have at its end, an element that did move did so while they had other values.
 HARDLY_MOVES = 1e-3
-# If all other values of an element together have a smaller probability, given everything else, a run of any
-# usual length does not see them.
+# Other values of an element that together have a smaller probability than IMPROBABLE, given everything else,
+# do not occur in a run of any usual length.
 IMPROBABLE = 1e-9
-# A chain is divided into this many intervals, and the intervals in which an element moved are counted: moves
+# A chain is divided into STRETCHES intervals, and the intervals in which an element moved are counted: moves
 # in clumps count once, and 1 interval in 10 is enough to tell a chain that stands still from one that moves.
 STRETCHES = 10
-# Log odds at different states of the other unknowns are equal if they differ by less than this, in nats, or
-# by less than this share of themselves: rounding in 32 bits.
+# Log odds of a site at different states of the other unknowns count as equal if they differ by at most
+# EQUAL_ODDS nats plus the share EQUAL_ODDS_SHARE of themselves, which may be rounding in 32 bits.
 EQUAL_ODDS, EQUAL_ODDS_SHARE = 1e-3, 1e-5
 # The log odds of two values of an element are compared at random states of the other unknowns. The comparison
-# counts only if the values are possible in at least 1/n of these states, n being this number: else too few
-# log odds are left to compare.
+# counts only if the values are possible in at least one of POSSIBLE_IN_ONE_OF states: else too few log odds
+# are left to compare.
 POSSIBLE_IN_ONE_OF = 4
 INFINITE = 1e100  # no quantity of a model is as large as this; a draw beyond it has gone to infinity
 
@@ -55,12 +55,12 @@ INFINITE = 1e100  # no quantity of a model is as large as this; a draw beyond it
 CORRELATION_OF_TIES = 0.9
 
 # ---------------------------------------------------------------- labels
-# Two chains agree if the mean total variation distance of their labels is at most this.
+# Two chains agree if the mean total variation distance of their labels is at most CHAINS_AGREE.
 CHAINS_AGREE = 0.1
 # A permutation of labels must at least halve the differences between draws, since the best of many
 # permutations makes draws of any variable somewhat more alike.
 LEFT_BY_PERMUTATION = 0.5
-# With fewer sites than this, in all or for each label, some permutation fits by chance.
+# With fewer sites than FEWEST_SITES, or FEWEST_SITES_PER_LABEL, some permutation of labels fits by chance.
 FEWEST_SITES, FEWEST_SITES_PER_LABEL = 10, 3
 # Two means of log densities count as equal if they differ by at most this many standard errors plus this many
 # nats.

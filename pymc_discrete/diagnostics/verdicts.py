@@ -47,8 +47,9 @@ class Decided(NamedTuple):
         ok        none of these
         ========= =========================================================================================
     stuck_in : (chains, elements) bool, in which chains elements that are stuck stand still
-    too_few_moves : (elements,) bool, see `too_few_moves`
-    unexplained : (elements,) bool, see `unexplained`
+    too_few_moves : (elements,) bool, whether an element moved too rarely for the shares of its values to
+        mean anything
+    unexplained : (elements,) bool, whether an element is constant and nothing known explains it
     in_modes : (elements,) bool, whether R-hat is so large that chains seem to be in different modes
     """
 
@@ -60,7 +61,9 @@ class Decided(NamedTuple):
 
     @property
     def suspect(self) -> np.ndarray:
-        """(elements,) bool, the elements that never moved in a chain, or have modes, for no known reason."""
+        """(elements,) bool, the elements that never moved in a chain, for no known reason, or whose chains
+        seem to be in different modes.
+        """
         in_modes = (self.too_few_moves | self.in_modes) & (self.verdict != "labels")
         return self.unexplained | np.isin(self.verdict, ("stuck", "apart")) | in_modes
 
@@ -78,10 +81,11 @@ def decide(
 
     Parameters
     ----------
-    movement : Movement
+    movement : how the elements moved
     rhat, ess : (elements,) float, R-hat and ESS of categories
     known : what is known of possible values and their probabilities
-    agree : (elements,) bool, whether chains begin alike once labels are permuted, if that makes chains agree
+    agree : (elements,) bool, whether the first draws of all chains have the same label once the labels of
+        each chain are permuted; None if no permutations make the chains agree
     switch : whether labels are permuted within chains, and draws that are relabelled mix
     observed : (elements,) bool, which elements are data
     """
@@ -217,11 +221,11 @@ def stood_still_by_chance(probability: np.ndarray, draws: int) -> np.ndarray:
 
 
 def words_of_still(known: Leaving | None, still: np.ndarray, draws: int) -> np.ndarray:
-    """A verdict for each element that has the same value in all draws, see `Decided`.
+    """A verdict for each element that has the same value in all draws.
 
     Parameters
     ----------
-    known : the `Leaving` of the variable, if it is known
+    known : how probable other values of the elements are, if it is known
     still : (elements,) bool, the elements with the same value in all draws; the words for other elements mean
         nothing
     draws : number of draws of a chain

@@ -23,8 +23,8 @@ from pymc_discrete.runtime.names import labels_in, shown
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.target import Target
 
-MOST_KEPT = 2000  # the largest number of draws that are kept, evenly spaced
-TIES_OF_CHAIN = 2  # the largest number of ties that a chain reports
+MOST_KEPT = 2000  # the largest number of draws of a chain that a `Watch` keeps, evenly spaced
+TIES_OF_CHAIN = 2  # the largest number of counts tied to other quantities that a chain reports
 
 
 class Watch:
@@ -37,7 +37,9 @@ class Watch:
     ----------
     space : the sites of the step
     model : pm.Model
-    joint, complete, one_by_one : see `known.leaving.leaving`
+    joint : whether the step draws its sites jointly, and not each given the others
+    complete : whether the step draws all discrete variables of the model
+    one_by_one : whether the step draws each site from its conditional given the others
     draws : number of draws that the chain will have
     x : (d,) int, the first draw
     point : the model's point at the first draw
@@ -117,7 +119,14 @@ class Watch:
         return said + [sentence(tie) for tie in found]
 
     def _advice(self, series: Sequence[str], two_valued: bool) -> str:
-        """A sentence that advises what to do about a tie of some series: the argument `advice` of `ties`."""
+        """A sentence that advises what to do if counts or continuous variables move slowly because they are
+        correlated.
+
+        Parameters
+        ----------
+        series : the names of sums and elements in messages
+        two_valued : whether each has two values
+        """
         names = [self._variables[name] for name in series if name in self._variables]
         return self._remedies.of_tie(names, two_valued)
 

@@ -52,12 +52,12 @@ def with_counts(
     """A NUTS block that moves counts together with continuous variables; None if no step has such counts.
 
     It is also None if the chains pool their mass matrix, if floats have 32 bits, or if the density has no
-    derivative with respect to a count. A new block is logged.
+    derivative with respect to a count. If there is a block, a line of the log names its counts.
 
     Parameters
     ----------
     names : continuous value variables that NUTS moves
-    packing : how a chain packs its values
+    packing : which of its discrete variables a chain keeps together in one vector
     """
     found = [s for s in steps if s.kind == DISCRETE and s.along]
     if not found or nuts["pooled"] or floats_are_32_bit():
@@ -67,7 +67,7 @@ def with_counts(
         dense = nuts["dense"]
         made = NutsWithCounts(model, names, point, packing, tune, target_accept, space, counts, dense=dense)
         made.smooth.check_in_jax()
-    # NUTS cannot move the counts: the density takes integers only, or has no derivative with respect to one
+    # There is no block if the density takes integers only, or has no derivative with respect to a count.
     except (NotImplementedError, ValueError):
         return None
     _log.info(
@@ -89,7 +89,7 @@ def blocks_of(
     fixed: Sequence[str] = (),
     drawn: Collapsed | None = None,
 ) -> tuple[list[Block], Points]:
-    """The blocks of a chain, in the order in which they move, and how the chain packs its values.
+    """The blocks of a chain, in the order in which they move, and the vectors in which it keeps its values.
 
     Continuous variables that no step names are moved by NUTS, before all other blocks, unless they are
     `fixed`.
@@ -102,7 +102,8 @@ def blocks_of(
     for s in steps:
         if s.kind != CUSTOM:
             s.renew()
-    # A variable that two steps move is packed in the way that the step with `shared` = False needs.
+    # A step with `shared` = True moves variables that another step moves as well: such variables are kept in
+    # the vector of the other step.
     spaces = [s.target.space for s in steps if s.kind == DISCRETE and not s.shared]
     packing = Points([*spaces, *(c.density.space for c in (collapsed, drawn) if c)])
     integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]

@@ -24,8 +24,9 @@ class GradientNotFinite(SamplingError):
 class Block(ABC):
     """Some variables of a model, and the sampler that moves them.
 
-    Unless a method says otherwise, a `point` is packed by `Points`, {variable or vector: array}, and a list
-    `points` has one {variable: value} for each chain.
+    Unless a method says otherwise, a `point` is {variable or vector: array}, where variables that a step
+    draws together are one vector (see `Points`), and a list `points` has one {variable: value} for each
+    chain.
 
     Attributes
     ----------
@@ -37,7 +38,8 @@ class Block(ABC):
     leaves_impossible : bool
         Whether tuning can move a chain from a log density of -inf to a finite one.
     start_program : bool
-        Whether `logdensity` compiles a program that is used for nothing else.
+        Whether `logdensity` compiles a program that is used for nothing else; starting points are then
+        evaluated by a block that needs no such program, if there is one.
     knows_point : whether the adaptation state depends on the chain's point, see `moved_to`
     with_probabilities : the variables of which `groups` has the mean probability of each value
     pooled : whether the chains share adapted parameters, see `shared`
@@ -140,8 +142,9 @@ class Block(ABC):
         """
 
     def stuck(self, states: Any) -> np.ndarray:
-        """() or (chains,) bool, whether chains do not move and need `settled`, given their states (chains,
-        ...).
+        """() or (chains,) bool, whether chains do not move, so that `settled` must put them at another point.
+
+        The argument has the adaptation states of the chains, (chains, ...).
         """
         return np.zeros((), bool)
 
@@ -152,8 +155,8 @@ class Block(ABC):
     def shared(self, states: Any, ends: bool) -> Any:
         """The states (chains, ...) after the chains have pooled their adapted parameters.
 
-        The argument `ends` says whether an adaptation window ends here, so that its estimates are pooled,
-        too.
+        The argument `ends` says whether an adaptation window ends at the last draw, so that the estimates of
+        the window are pooled, too.
         """
         return states
 
@@ -170,7 +173,7 @@ class Block(ABC):
         return []
 
     def conclusions(self, states: Any, points: dict[str, np.ndarray], transitions: int) -> list[str]:
-        """The warnings after the last draw, given states and packed points (chains, ...)."""
+        """The warnings after the last draw, given the chains' states and points, (chains, ...)."""
         return []
 
     def completed(self, points: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
@@ -182,8 +185,8 @@ class Block(ABC):
         return points
 
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
-        """For each discrete variable the probability that its sites change when they move from these
-        `points`.
+        """For each discrete variable the probability that its sites change when they move from given
+        points, one for each chain.
         """
         return {}
 

@@ -38,10 +38,13 @@ class CollapsedBlock(SummedBlock):
 
     Parameters
     ----------
-    collapsed : Collapsed
+    collapsed : the model with its discrete variables summed out, and the sums by which they are drawn
     names : the value variables that NUTS moves
     point : {value variable: array}, a point that gives the shapes of the variables
-    points, tune, target_accept, nuts : as in `NutsBlock`
+    points : which of its discrete variables a chain keeps together in one vector
+    tune : number of tuning draws
+    target_accept : acceptance that the step size is tuned to
+    nuts : further arguments of `NutsBlock`, such as `max_treedepth`
     alone : whether no other block moves variables of the model
     """
 

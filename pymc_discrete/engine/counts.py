@@ -21,7 +21,7 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.space.space import Space
 
 MOST_ELEMENTS = 100_000  # of a variable with more elements, counts of values are kept in place of draws
-# draws of a variable with more values than this are kept, since counts would take as much memory
+# the draws of a variable with more than MOST_VALUES values are kept: its counts would take as much memory
 MOST_VALUES = 16
 
 
@@ -32,8 +32,8 @@ class Counted(NamedTuple):
     ----------
     lower : the smallest value of an element
     values : the number of consecutive integers that an element can be
-    each : whether the values of each element are counted; false where the mean of exact probabilities is
-        known, which estimates the same with less noise
+    each : whether the values of each element are counted; false for a variable that is summed out, of which
+        the mean of the exact probabilities of each value is known, a less noisy estimate than a count
     """
 
     name: str
@@ -49,7 +49,7 @@ class Counted(NamedTuple):
 
     @property
     def axis(self) -> str:
-        """The name of the axis of values."""
+        """The name, in the result, of the axis along which the counts of an element's values stand."""
         return f"{self.name} value"
 
 
@@ -59,7 +59,7 @@ class CountsOfValues:
     Parameters
     ----------
     variables : the variables that are counted
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     tune : the number of tuning draws
     """
 
@@ -73,7 +73,7 @@ class CountsOfValues:
     ) -> "CountsOfValues":
         """The counts for the variables of some blocks that have very many elements and few values.
 
-        A variable is left out if its totals, or its axis of values, would have one of the names in `taken`.
+        A variable is left out if its counts, or the axis of its values, would have a name in `taken`.
         """
         found = []
         for block in blocks:
@@ -125,9 +125,10 @@ class CountsOfValues:
         return {**counts, TUNE: np.zeros((), np.int32)} if counts else {}
 
     def after(self, t, point: Mapping[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
-        """The counts after transition t, which has led to a packed point; tuning draws are not counted.
+        """The counts after transition t, which has led to `point` {variable or vector: array}.
 
-        The smallest value of a variable has no count of its own: it occurs in all other transitions.
+        Tuning draws are not counted. The smallest value of a variable has no count of its own: it occurs in
+        all other transitions.
         """
         if not counts:
             return counts
@@ -144,7 +145,7 @@ class CountsOfValues:
         return jax.lax.cond(t >= point[TUNE], more, lambda counts: counts, counts)
 
     def totals(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """{name: (values,) int, the number of elements that have each value} at a packed point."""
+        """{name: (values,) int, the number of elements that have each value} at a point."""
         values = self.points.by_name(point)
         found = {}
         for v in self.variables:
@@ -154,7 +155,7 @@ class CountsOfValues:
 
     # ------------------------------------------------------------ on the host
     def axes(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
-        """The coordinates and the dims of the totals."""
+        """The coordinates and the dims of the arrays with the number of elements that have each value."""
         coords = {v.axis: np.arange(v.lower, v.lower + v.values) for v in self.variables}
         return coords, {v.totals: [v.axis] for v in self.variables}
 

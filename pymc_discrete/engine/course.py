@@ -44,10 +44,11 @@ _log = logging.getLogger("pymc.discrete")
 
 CHUNK_SECONDS = 0.2  # the time, in seconds, that a chunk should take
 GROWTH = 4  # the largest ratio of the lengths of two consecutive chunks
-# After this many chunks in a row without a discarded draw, a thread makes the next chunk while PyMC takes the
-# draws of the last one.
+# After more than QUIET chunks of a chain in a row without a discarded draw, a thread makes the next chunk
+# while PyMC takes the draws of the last one.
 QUIET = 2
-# A chain may be begun before PyMC asks for it. Until then its draws may take at most this many bytes.
+# The thread makes no more draws of a chain, such as one that is begun before PyMC asks for it, while draws
+# that PyMC has not fetched take more than MOST_FORESEEN bytes.
 MOST_FORESEEN = 2**27
 
 
@@ -62,7 +63,8 @@ class Engine:
     fixed : value variables that neither these steps nor NUTS move
     tune : number of tuning draws
     of_nuts : options of NUTS
-    instead : as in `steps.draws_ahead.WhatMoves`
+    instead : (model, names) -> steps for the variables that would be summed out, if other steps have taken
+        all continuous variables
     replicas : the number of replicas of each chain, as in `Ladder`; None without tempering
     """
 
@@ -152,8 +154,8 @@ class Engines:
 
     Parameters
     ----------
-    model, steps, summed, of_nuts, instead, replicas : as in `Engine`
-    moved : value variables that these steps and NUTS move
+    model, steps, summed, of_nuts, instead, replicas : passed to each `Engine`
+    moved : value variables that the steps and NUTS move
 
     Attributes
     ----------
@@ -182,7 +184,7 @@ class Engines:
         return self._snapshot.is_of(self.model)
 
     def of(self, tune: int, left: Sequence[str]) -> Engine:
-        """The engine for chains with `tune` tuning draws, in which other steps move some variables."""
+        """The engine for chains with `tune` tuning draws, whose variables `left` only other steps move."""
         with self.lock:
             if not self.are_of_model():
                 self._made, self._snapshot = {}, Snapshot.of(self.model)
@@ -225,7 +227,7 @@ class Course:
 
     Parameters
     ----------
-    engines : Engines
+    engines : the compiled programs of the step
     learns : whether the steps keep what tuning has learned about the chain
     """
 
@@ -433,7 +435,7 @@ class Course:
             and used == self._last.chunk.length
             and not self._coming
         ):
-            # Another step moves its variables after each draw of this step, as it does in most such models.
+            # Another step has moved its variables after a draw of this step, as it usually does after each.
             # All draws of the last chunk were used, so that only the point of the chain has to be replaced.
             self._chains.move_to(self._engine.program.points.packed(point))
             self._count, self._quiet = 1, 0

@@ -40,7 +40,7 @@ class CustomBlock(BlockOfStep):
     ----------
     step : a `steps.custom.CustomStep`, with the function and the variables
     tune : number of tuning draws, which this block does not use
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     """
 
     leaves_impossible = False
@@ -74,7 +74,9 @@ class CustomBlock(BlockOfStep):
 
     # ------------------------------------------------------------ points as the user sees them
     def as_the_user_sees(self, point: dict[str, Any]) -> dict[str, Any]:
-        """{name: value} of all free variables, without PyMC's transforms, of a packed point."""
+        """{name: value} of all free variables at a point {variable or vector: array}, without PyMC's
+        transforms.
+        """
         by_name = self.points.by_name(point)
         values = {name: jnp.asarray(by_name[value]) for name, value in self._values_of.items()}
         return values | {
@@ -101,7 +103,8 @@ class CustomBlock(BlockOfStep):
         Raises
         ------
         TypeError, ValueError
-            If the result of the user's function is not of this form, or changes other variables.
+            If the function does not return a tuple (point, state) with a value of each variable of the step,
+            or changes other variables.
         """
         who, result = self.step.named(), self.step.function(key, dict(values), state)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], dict)):

@@ -35,8 +35,8 @@ class Drawn(NamedTuple):
     ----------
     x : (d,) int, the new sites
     integrated : {name: value} of the continuous variables that are integrated out while the sites move
-    statistics : {name: value} of `STATISTICS_OF_SITES`, and "lp", the log density of the model at the new
-        point, in nats
+    statistics : {name: value} of the sampler statistics in `STATISTICS_OF_SITES`, and "lp", the log density
+        of the model at the new point, in nats
     n_moves : () float, mean number of moves in a proposal
     measured : means over the transitions of `Info.measured`, from which the kernel tunes itself
     """
@@ -67,8 +67,8 @@ def draw_of_block(
     params : the parameters of the kernel
     """
     # In float32 the log density is centred, that is, reduced by its value at the present state, so that
-    # differences lose less to rounding. A kernel with a `sweeper` compares no log densities and needs no
-    # centring.
+    # differences lose less to rounding. A kernel with a `sweeper`, whose next state depends on x alone,
+    # compares no log densities and needs no centring.
     centred = floats_are_32_bit() and kernel.sweeper is None
     near = target.centred(x) if centred else target
     new, info = loop(kernel, key, kernel.init(x, near), near, params, transitions)
@@ -92,7 +92,7 @@ class DiscreteBlock(BlockOfStep):
     ----------
     step : a `steps.discrete.DiscreteStep`: its target, kernel and options
     tune : number of tuning draws
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     """
 
     def __init__(self, step: Any, tune: int, points: Points):
@@ -139,13 +139,13 @@ class DiscreteBlock(BlockOfStep):
         return one_pass(self.target.space.d, n_moves, jnp)
 
     def split(self, point: dict[str, Any]):
-        """The block's sites x (d,) at a packed point, and the target given all other values of the point."""
+        """The block's sites x (d,) at a point, and the target given all other values of the point."""
         values = self.points.by_name(point)
         x = jnp.concatenate([values[piece.name].reshape(-1).astype(int) for piece in self.pieces])
         return x, Target(self.density).with_inputs([values[v.name] for v in self.density.graph.others])
 
     def join(self, x, point: dict[str, Any]) -> dict[str, Any]:
-        """The packed point with x (d,) as the values of the block's variables."""
+        """The point {variable or vector: array} with x (d,) as the values of the block's variables."""
         joined = dict(point)
         for piece in self.pieces:
             joined = self.points.replaced(joined, piece.name, x[piece.start : piece.start + piece.size])
@@ -199,7 +199,7 @@ class DiscreteBlock(BlockOfStep):
         check_start(self.target, points[0], self.target.at(points[0])[0])
 
     def _of_each_chain(self, state: Learned) -> list[Learned]:
-        """The result of tuning for each chain; only its `adaptation` is of one chain, the rest of all."""
+        """What tuning has learned of each chain, with only the field `adaptation` separated by chains."""
         chains = len(state.adaptation.seen)
         measured = jax.tree.map(on_host, state.adaptation)
         each = [jax.tree.map(lambda a, n=n: float(a[n]), measured) for n in range(chains)]

@@ -50,7 +50,7 @@ class Replicas(NamedTuple):
     betas : (R,) float, inverse temperatures of the rungs, from 0 to 1
     replica_at : (R,) int, the replica at each rung
     rungs : () int, the number of rungs in use
-    traffic : Traffic
+    traffic : statistics of the swaps between replicas
     """
 
     point: dict[str, Any]
@@ -76,7 +76,7 @@ class Ladder:
     Parameters
     ----------
     model : pm.Model, the tempered model
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     replicas : int, or "auto" for a number chosen during tuning
     tune : the number of tuning draws
 
@@ -108,7 +108,7 @@ class Ladder:
         return (self.likelihood, self.prior, self.replicas == "auto")
 
     def start(self, point: Mapping[str, Any], blocks: tuple[Any, ...], chains: int) -> Replicas:
-        """The replicas of a chain before the first iteration, all at one packed point, on the host."""
+        """The replicas of a chain before the first iteration, all at one point, on the host."""
         size, rungs = self._size(point, blocks, chains)
         betas = np.array(first_schedule(rungs, size))
         betas[0] = 0.0 if self.prior else LEAST_BETA
@@ -153,7 +153,8 @@ class Ladder:
         by_rung = replicas.likelihoods[replicas.replica_at]
         accept = acceptance(replicas.betas, by_rung, replicas.rungs)
         seen = observed(traffic, replicas.betas, by_rung, accept)
-        # The first iteration is not counted: before the first move the log likelihoods are not known.
+        # The first iteration is left out of the statistics of swaps, since the log likelihoods are not known
+        # before the first move.
         traffic = jax.tree.map(lambda new, old: jnp.where(t > 0, new, old), seen, traffic)
         drawn = uniforms_of_swaps(jax.random.fold_in(jax.random.fold_in(key, KEY_OF_SWAPS), t), size)
         replica_at = swapped(drawn, t, replicas.replica_at, accept)
@@ -202,18 +203,18 @@ class Ladder:
         return after, found
 
     def at_posterior(self, replicas: Replicas) -> tuple[dict[str, Any], tuple[Any, ...]]:
-        """The packed point of the replica at the last rung, and the adaptation states at this rung."""
+        """The point of the replica at the last rung, and the adaptation states at this rung."""
         one = replicas.replica_at[replicas.rungs - 1]
         point = {name: a[one] for name, a in replicas.point.items()}
         return point, jax.tree.map(lambda a: a[replicas.rungs - 1], replicas.blocks)
 
     def _likelihood_at(self, point: dict[str, Any]) -> Array:
-        """() float, nats, the log likelihood at a packed point; -inf where it is nan."""
+        """() float, nats, the log likelihood at a point; -inf where it is nan."""
         value = jnp.asarray(self.likelihood(point)[LIKELIHOOD], float).reshape(())
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
     def _packed(self, values: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
-        """Values {variable: array}, packed like another point, which gives the values that are missing."""
+        """Values {variable: array} as {variable or vector: array}, and what is missing from `like`."""
         packed = {}
         for name, old in like.items():
             parts = [m.name for m in self.points.vectors.get(name, ())] or [name]

@@ -10,11 +10,11 @@ this density is not used.
 
 import jax.numpy as jnp
 
-# with more coordinates than this, and no choice by the user, the mass matrix is diagonal
+# if NUTS moves more than LARGEST_CHOICE coordinates and the user does not choose, the mass matrix is diagonal
 LARGEST_CHOICE = 32
-# A dense mass matrix is used if it makes the condition number smaller by more than this factor; trajectories
-# are then shorter by the square root of the factor. A smaller gain may be chance, in a covariance that few
-# draws estimate.
+# A dense mass matrix is used if it makes the condition number smaller by more than the factor GAIN, and so
+# trajectories shorter by the square root of the factor. A smaller gain may be chance, in a covariance that is
+# estimated from few draws.
 GAIN = 2.0
 
 

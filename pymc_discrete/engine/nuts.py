@@ -21,14 +21,15 @@ from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.starts.not_finite import terms_at
 
-# a warning is given if more than this share of the trajectories diverges at points of log density -inf
+# a warning is given if more than the share EDGE of the trajectories diverges at points of log density -inf
 EDGE = 0.01
 SIMPLEX = (CategoricalRV, MultinomialRV)  # distributions whose parameter p must sum to 1
 
 
 # the keys of settings of the run, see `Block.settings`
 TARGET = "/target acceptance of NUTS"  # the target acceptance, () float
-# (at least TUNE, 2) int: for each draw whether it is in a window, and whether it is the last draw of a window
+# (at least TUNE, 2) int: for each draw whether the mass matrix is estimated from it, and whether the estimate
+# ends with it
 SCHEDULE = "/schedule of NUTS"
 
 
@@ -66,8 +67,8 @@ class NutsState(NamedTuple):
     step_size : StepSize, of the adaptation of the step size
     mass : Mass, of the adaptation of the mass matrix
     scores : (size, size) float
-        The sum of the outer products of the gradients in this adaptation window; None if the kind of the
-        mass matrix is given.
+        The sum of the outer products of the gradients in the current adaptation window; None if the kind of
+        the mass matrix is given.
     undefined : (size,) bool, where the gradient was not finite at the start of the chain
     edge : Edge, the trajectories after tuning that left the support
     here : Here, or None if other blocks move variables that the density depends on
@@ -109,10 +110,12 @@ class NutsBlock(Block):
     model : pm.Model
     names : the value variables to move
     point : {value variable: array}, a point that gives the shapes of the variables
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     tune : number of tuning draws
     target_accept : acceptance that the step size is tuned to
-    max_treedepth, dense, pooled : the entries of `nuts` of `sample`
+    max_treedepth : the largest depth of the tree of a trajectory
+    dense : whether the mass matrix is dense; "auto" if tuning chooses
+    pooled : whether the chains share one step size and mass matrix
     integrate : names of value variables that are integrated out, and drawn by another block
     alone : whether the density depends on no variable that another block moves; the gradient at the start of
         a draw is then the gradient at the end of the previous draw, and is not computed again
@@ -325,8 +328,8 @@ class NutsBlock(Block):
                 inverse_mass_matrix=mass_matrix.inverse_mass_matrix(mass.inverse_mass_matrix, scores)
             )
             scores = jnp.zeros_like(scores)
-        # blackjax wants a target acceptance to make the functions (init, update, final). Only `update`, which
-        # is not used here, reads it, so that 0.5 stands for any value.
+        # blackjax wants a target acceptance to make the functions (init, update, final). Only `update` reads
+        # it, and is not used at the end of a window, so that 0.5 stands for any value.
         begin, _, end = self._blackjax.step_size(0.5)
         step_size = StepSize(*begin(end(state.step_size)))
         new = state._replace(step_size=step_size, mass=mass, scores=scores)

@@ -24,8 +24,8 @@ MOST_ROUNDING = 2.0
 LARGEST_DENSE_MASS = 100  # up to this number of coordinates, the mass matrix is dense
 # the number of trajectories in a draw: more trajectories give more effective draws, and take longer
 TRANSITIONS = 3
-# If a trajectory of NUTS leaves the support, the adaptation takes the step size for the cause if it is larger
-# than this, in units of the mass matrix.
+# If a trajectory of NUTS leaves the support, the adaptation takes the step size for the cause, and lowers it,
+# only if the step size is larger than LARGE.
 LARGE = 0.25
 DEEPEST_WITH_COUNTS = 7  # the largest tree depth; most trajectories end at bounds of counts before they turn
 # NUTS moves a count if the variance of its draws is at least LEAST_VARIANCE, and their mean is at least
@@ -41,7 +41,7 @@ class WithCountsState(NamedTuple):
     nuts : NutsState, of the step size and the mass matrix of all coordinates
     moved : (size,) bool, the coordinates that NUTS moves now
     squares : (size,) float, the sum of the squared slopes of the smooth log density, at the ends of the
-        trajectories of this adaptation window
+        trajectories of the current adaptation window
     number : () int, the number of trajectories in `squares`
     """
 
@@ -69,7 +69,7 @@ class NutsWithCounts(NutsBlock):
 
     Parameters
     ----------
-    model, names, point, points, tune, target_accept, dense : as in `NutsBlock`
+    model, names, point, points, tune, target_accept, dense : passed to `NutsBlock`
     space : the space of the discrete variables
     counts : names of the variables of `space` that NUTS also moves
 

@@ -1,4 +1,4 @@
-"""Packed points: variables that a step draws as one vector are one array of a compiled chain."""
+"""Packed points, in which all variables that a step draws together are one array, a vector."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from pymc_discrete.space.space import Member, Space
 
 
 class Points:
-    """The packing of the values of a model: which variables are parts of one vector.
+    """Which variables of a model a chain keeps together in one vector, and conversion to and from this form.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ class Points:
 
     Attributes
     ----------
-    vectors : {name of a vector: its parts, whose `start` is relative to the vector}
+    vectors : {name of a vector: the variables in it, each with the index `start` at which it begins there}
     """
 
     def __init__(self, spaces: Iterable[Space]):
@@ -45,7 +45,7 @@ class Points:
         } | vectors
 
     def pieces(self, space: Space) -> list[Member]:
-        """The arrays of a packed point with the sites of a space, in the order of the sites.
+        """The arrays of a point {variable or vector: array} with the sites of a space, in their order.
 
         If the point has variables of the space in a vector of another step's space, each of these variables
         is a piece of its own.
@@ -59,7 +59,7 @@ class Points:
         return pieces
 
     def replaced(self, values: Mapping[str, Any], name: str, new: Any) -> dict[str, Any]:
-        """Packed `values`, as JAX arrays, with new values of a variable, a vector or a part of a vector."""
+        """`values` {variable or vector: array} with a new array for `name`, which may be in a vector."""
         if name in values:
             return {**values, name: new.reshape(values[name].shape).astype(values[name].dtype)}
         vector, m = self._places[name]
@@ -86,7 +86,7 @@ class Points:
 
 
 class ByName(Mapping[str, Any]):
-    """The mapping that `Points.by_name` returns."""
+    """A mapping from the names of vectors, and of all variables, to their arrays at a point of a chain."""
 
     def __init__(self, places: dict[str, tuple[str, Member]], values: Mapping[str, Any]):
         self._places, self._values = places, values

@@ -29,7 +29,7 @@ def precision(dtype: str) -> Iterator[None]:
         with model_settings(wide=True):
             yield
         return
-    # JAX caches some traces by shape only, and would use traces of other types again
+    # JAX caches some traces by shape only, so that without clearing it would use traces with 64-bit types
     jax.clear_caches()
     try:
         with model_settings(wide=False), warnings.catch_warnings():

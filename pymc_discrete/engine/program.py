@@ -29,7 +29,7 @@ from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.programs_on_disk import under_name
 from pymc_discrete.runtime.reuse import PROGRAMS, Kept, collection_paused
 
-# words in messages for the compiled functions
+# {compiled function of a program: the words for it in messages}
 WORK = {
     "run": "the chains",
     "settle": "the moves of chains that are stuck",
@@ -83,10 +83,10 @@ class Program:
     ----------
     model : pm.Model
     blocks : the blocks in the order in which they move
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     outputs : the variables to record, such as the result of `recorded`
     devices : the devices over which the chains are spread, as in `Layout`
-    counts : the counts of values that are kept besides
+    counts : counts of the values of variables of very many elements, kept in place of their draws
     ladder : the replicas of each chain of a tempered model; None if the model is not tempered
 
     Programs with equal blocks, for models with equal keys, share their compiled functions.
@@ -147,15 +147,16 @@ class Program:
         )
 
     def begin(self, function: str, *args: Any, **static: Any) -> Future[Callable]:
-        """Begin to compile one of the functions in `WORK` for arguments of these shapes, in a thread.
+        """Begin to compile "run", "settle" or "pool" for arguments of the given shapes, in a thread.
 
         The result of the future is the compiled function.
         """
         return self._compiled.begin(function, args, static)
 
     def compiled(self, function: str, *args: Any, **static: Any) -> Callable:
-        """One of the functions in `WORK`, compiled for arguments of these shapes; it may be called from any
-        thread.
+        """The function "run", "settle" or "pool", compiled for arguments of the given shapes.
+
+        It may be called from any thread.
         """
         return self.begin(function, *args, **static).result()
 
@@ -214,9 +215,7 @@ class Program:
         return ChainState({name: point[name] for name in state.point}, blocks, counts, replicas), stats
 
     def move(self, key, t, point: dict[str, Any], states: tuple[Any, ...]):
-        """The packed point with `numbers`, the blocks' states and {statistic: value}, after all blocks have
-        moved.
-        """
+        """The point with `numbers`, the blocks' states and {statistic: value}, after a move of all blocks."""
         blocks, stats = [], []
         for n, (block, adapted) in enumerate(zip(self.blocks, states, strict=True)):
             key_draw = jax.random.fold_in(key, 2 * (t * len(self.blocks) + n))
@@ -236,11 +235,13 @@ class Program:
         )
 
     def recorded(self, point: dict[str, Any]) -> dict[str, Any]:
-        """{name: array}, the recorded variables at a packed point with `numbers`."""
+        """{name: array}, the recorded variables at a point with `numbers`."""
         return self.recorder(point) | self.counts.totals(point)
 
     def on_host(self, draws: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """{variable of the model or totals: (chains, draws, ...)}, from the recorded arrays."""
+        """{variable, or number of elements that have each of its values: (chains, draws, ...)}, from the
+        recorded arrays.
+        """
         totals = {v.totals: draws[v.totals] for v in self.counts.variables}
         rest = {name: a for name, a in draws.items() if name not in totals}
         return self.recorder.on_host(rest) | totals
@@ -252,7 +253,7 @@ class Program:
         ----------
         identities : (chains,)
         states : (chains, ...)
-        numbers : {name: array}, as the attribute `Program.numbers`
+        numbers : {name: array}, data and constants of the model, and settings of the run
         first : () int, index of the first transition
         count : () int, number of records, at most `size`
         thin : () int, transitions per record
@@ -306,8 +307,9 @@ class Program:
         return (self.layout.as_before(self._over_chains(chain, identities, states, numbers)),)
 
     def pool(self, states: ChainState, ends: bool) -> ChainState:
-        """The states (chains, ...) with pooled parameters; `ends` says whether an adaptation window ends
-        here.
+        """The states (chains, ...) with pooled parameters.
+
+        The argument `ends` says whether an adaptation window ends at the last draw.
         """
         pairs = zip(self.blocks, states.blocks, strict=True)
         return self.layout.as_before(
@@ -361,7 +363,7 @@ class Compiled:
         return any(key[0] == function for key in [*self._executables])
 
     def begin(self, function: str, args: tuple[Any, ...], static: dict[str, Any]) -> Future[Callable]:
-        """Begin to compile a function for arguments of these shapes, unless this was begun before.
+        """Begin to compile a function for arguments of the given shapes, unless this was begun before.
 
         The function is traced now, in Python, and compiled in a thread, since XLA compiles without blocking
         Python. A function whose program is on disk is not traced.

@@ -31,7 +31,7 @@ _kept: KeptForModels["Recorder", Any] = KeptForModels()
 
 
 class Recorder:
-    """A JAX function (packed point) -> {name: array} that computes `outputs`.
+    """A JAX function of a point {variable or vector: array}, which returns {name: array} of `outputs`.
 
     A vector of `Points` is returned whole if any of its parts is an output. If integers have 32 bits, an
     output that may exceed 32 bits is returned as two words. `on_host` turns vectors and words back into
@@ -41,7 +41,7 @@ class Recorder:
     ----------
     model : pm.Model
     outputs : variables of the model, in terms of its value variables
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     dtypes : {variable or vector: type}, for variables that are recorded in another type than in the model
     shapes : the shapes of the model's value variables
     of : a word for what is computed, which is a part of the names of its numbers
@@ -148,7 +148,7 @@ class Recorder:
         return {name: jnp.asarray(a, self._dtypes.get(name)) for name, a in values.items()}
 
     def bytes_per_draw(self, points: dict[str, Any], numbers: dict[str, Any]) -> int:
-        """The number of bytes of a recorded draw of one chain, given packed points (chains, ...)."""
+        """The number of bytes of a recorded draw of one chain, given the points of all chains."""
         if self._bytes is None:
             chains = len(next(iter(points.values())))
             of_chains = jax.vmap(lambda point: self(point | numbers))
@@ -189,7 +189,7 @@ def made_in_jax(
     Raises
     ------
     ValueError, NotImplementedError
-        For the reasons named in `Recorder`.
+        If an output draws random numbers, or has a size that differs from draw to draw.
     """
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
     if any(not hasattr(v.type, "dtype") for v in shared):

@@ -24,14 +24,14 @@ _log = logging.getLogger("pymc.discrete")
 
 WARMUP, POSTERIOR = "warmup", "posterior"
 # Chains that do not move are brought to the bulk of the target (`kernels/settle.py`) after each interval of
-# this many tuning draws. The number is fixed, so that the draws do not depend on `chunk`.
+# TUNING_CHUNK tuning draws. The number is fixed, so that the draws do not depend on `chunk`.
 TUNING_CHUNK = 50
 # the largest number of updates of the progress bar, unless chunks must be shorter for other reasons
 PROGRESS_UPDATES = 20
 # The length of the arrays with the draws of a chunk is part of the compiled program. The length does not
 # depend on the number of draws of a run, so that a run with more draws need not be compiled again.
 LARGEST_CHUNK = 1024  # the largest number of draws in a chunk
-# the draws of a chunk are kept on the device, and take at most these numbers of bytes:
+# The draws of a chunk are kept on the device, so that the bytes that they take are limited:
 CHAIN_BYTES = 2**21  # the bytes of the draws of one chain
 SHARE_BYTES = 2**27  # the bytes of the draws of all chains that are computed together
 
@@ -44,7 +44,7 @@ class ChainsRun:
     model : the model that is sampled
     chains : the chains, in their states after the draws that `store` already has
     store : the storage of the draws
-    tune, draws, thin, chunk, callback : as in `sample`
+    tune, draws, thin, chunk, callback : arguments of `pmd.sample`
     bar : the progress bar
     """
 
@@ -119,7 +119,7 @@ class ChainsRun:
             self.chains.pool(t in self.program.shared_ends)
 
     def _check_first(self, states: ChainState) -> None:
-        """Let the blocks look at the states after the first draws."""
+        """Raise an error if a block sees by the states after the first draws that it cannot move."""
         for block, adapted in zip(self.program.blocks, states.blocks, strict=True):
             block.check_first(adapted)
 
@@ -173,7 +173,7 @@ class ChainsRun:
         of_blocks = [b.groups(s, coords, dims) for b, s in pairs]
         groups: dict[str, Dataset] = {}
         for found in [*of_blocks, self.program.counts.groups(self.states.counts, coords, dims)]:
-            # variables that are summed out and variables that are counted share a group
+            # the group `probabilities` has variables that are summed out and variables that are counted
             groups |= {name: groups[name].merge(g) if name in groups else g for name, g in found.items()}
         if report := report_of(self.states):
             groups["tempering"] = report.dataset()

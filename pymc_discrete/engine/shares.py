@@ -19,7 +19,7 @@ from pymc_discrete.engine.program import ChainState, Identity, Program
 from pymc_discrete.engine.storage import on_host
 from pymc_discrete.runtime.model_settings import model_settings
 
-# a share takes a millisecond on the host for each chunk of draws, so there are at most this many shares
+# The chains are split into at most MOST_SHARES shares, since each takes a millisecond on the host per chunk.
 MOST_SHARES = 64
 
 
@@ -52,7 +52,10 @@ class Share:
         self.identities, self.state, self.thread = identities, state, thread
 
     def submit(self, compiled: Callable, *args: Any) -> Future:
-        """Run `compiled`, which returns the new state first, after everything submitted before."""
+        """Have the share run `compiled` once all functions submitted before have ended.
+
+        The first of the values that `compiled` returns becomes the state of the share.
+        """
 
         def compute():
             with model_settings():  # JAX's settings are local to a thread
@@ -128,8 +131,8 @@ class RunningChains:
         return [share.submit(compiled, self._numbers_of_model, *numbers) for share in self.shares]
 
     def begin(self, size: int) -> Future[Callable]:
-        """Begin to compile `Program.run`, in a thread, for these chains and at most `size` draws
-        in a call."""
+        """Begin to compile `Program.run`, in a thread, for the chains of the run and at most `size`
+        draws in a call."""
         number = np.zeros((), jax.dtypes.canonicalize_dtype(int))
         first = self.shares[0]
         arguments = (first.identities, first.state, self._numbers_of_model, *[number] * 3)
@@ -143,7 +146,7 @@ class RunningChains:
         return self._joined([state for state, *_ in parts]), self.program.on_host(draws), stats
 
     def move_to(self, point: dict[str, np.ndarray]) -> None:
-        """Put the only chain at a packed point."""
+        """Put the only chain at a point {variable or vector: array}."""
         (share,) = self.shares
         now = share.state.point
         moved = {name: np.asarray(point[name], a.dtype).reshape(a.shape) for name, a in now.items()}

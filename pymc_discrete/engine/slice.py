@@ -25,7 +25,7 @@ class SliceBlock(BlockOfStep):
     ----------
     step : a `steps.reparameterized_slice.ReparameterizedSlice`, with the density and the options
     tune : number of tuning draws
-    points : how a chain packs its values
+    points : which of its discrete variables a chain keeps together in one vector
     """
 
     stats: Mapping[str, Statistic] = {"lp": Statistic(float), **STATISTICS_OF_SLICES}

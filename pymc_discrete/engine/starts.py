@@ -84,17 +84,17 @@ def starts_of_chains(
     seed: np.random.SeedSequence,
     with_gradient: bool = False,
 ) -> list[dict[str, np.ndarray]]:
-    """A possible starting point {variable: value} for each chain, as described in `starts`.
+    """A possible starting point {variable: value} for each chain, found as in `starts`.
 
     Parameters
     ----------
-    drawn : the object from which points are drawn
+    drawn : a `Jitter` or an `Around`, from which points are drawn
     stay : for each chain, the discrete variables that are not dispersed
 
     Raises
     ------
     pymc.exceptions.SamplingError
-        For the reasons named in `starts`.
+        If no point with a finite log density was found.
     """
     judge = next((block for block in blocks if not block.start_program), blocks[0])
     points: list[dict[str, np.ndarray]] = []
@@ -162,7 +162,9 @@ class Jitter:
 
     Parameters
     ----------
-    initvals, chains, still : as in `starts`
+    initvals : starting values that the user gave, as in `pmd.sample`
+    chains : number of chains
+    still : continuous variables that are not jittered
 
     Attributes
     ----------
@@ -204,7 +206,7 @@ class Around:
 
     Attributes
     ----------
-    jitters : as in `Jitter`
+    jitters : the widths of the jitter, in the order in which they are tried; 0 stands for no jitter
     """
 
     def __init__(self, point: dict[str, np.ndarray], names: Sequence[str]):
@@ -272,7 +274,7 @@ def check_initvals(model: pm.Model, initvals: Any, points: int, of: str = "chain
                 raise ValueError(
                     f"initvals names {name!r}, which is no free variable of the model. It has {shown(known)}."
                 )
-            # the value may be "prior", "support_point", or a PyTensor expression
+            # A value "prior" or "support_point", or a PyTensor expression, has nothing to check.
             if isinstance(value, str | Variable):
                 continue
             number = np.asarray(value)

@@ -37,7 +37,7 @@ class SummedState(NamedTuple):
         variable
     transitions : (d,) int, the number of transitions since tuning in which the site was summed out, whose
         probabilities are added up
-    far_out : FarOut, counted over the transitions since tuning
+    far_out : for each site, in how many transitions since tuning its value was at the far end of its stretch
     """
 
     usual: Any
@@ -54,8 +54,8 @@ class SummedBlock(Block):
 
     Parameters
     ----------
-    collapsed : Collapsed
-    points : how a chain packs its values
+    collapsed : the model with these variables summed out, and the sums by which they are drawn
+    points : which of its discrete variables a chain keeps together in one vector
     first : {variable: array}, the values of these variables before the first draw
     """
 
@@ -91,7 +91,7 @@ class SummedBlock(Block):
 
     # ------------------------------------------------------------ points
     def _x(self, point: Mapping[str, Any], lead: int = 0, xp: Any = jnp):
-        """(..., d) int, the summed sites at packed points with `lead` leading axes."""
+        """(..., d) int, the summed sites at points {variable or vector: array} with `lead` leading axes."""
         arrays = [xp.asarray(point[v.name]) for v in self.collapsed.density.space.variables]
         values = xp.concatenate([a.reshape(*a.shape[:lead], -1).astype(int) for a in arrays], axis=-1)
         return self.collapsed.density.space.of_values(values, xp)
@@ -140,13 +140,13 @@ class SummedBlock(Block):
         return *jax.lax.cond(point[BETA] == 1.0, drawn, lambda: (dict(point), state)), {}
 
     def drawn(self, key, t, new: dict[str, Any], old: dict[str, Any], state: SummedState, stretches: Any):
-        """The packed point `new`, with a draw of the summed sites given the other variables.
+        """The point `new` {variable or vector: array}, with a draw of the summed sites given all others.
 
         Parameters
         ----------
         old : the point before the other variables have moved, to which the chain returns if no state is
             possible
-        stretches : the result of `Collapsed.drawn_stretches`
+        stretches : the values of each site that are summed, from `Collapsed.drawn_stretches`
 
         Returns
         -------

@@ -8,7 +8,8 @@ import numpy as np
 
 _log = logging.getLogger("pymc.discrete")
 
-# The forward and the backward estimate are said to disagree where they are this many standard errors apart.
+# The forward and the backward estimate are said to disagree if they are further apart than LARGEST_GAP
+# standard errors.
 LARGEST_GAP = 4.0
 
 
@@ -59,7 +60,7 @@ def mean_of(log_weights: np.ndarray) -> Mean:
 
 
 def estimated_shares(kept: int, tries: int) -> tuple[float, float, float]:
-    """Estimates of the probability that a draw is kept, if draws were made until `kept` of them were.
+    """Estimates of the probability that a draw is kept, if draws were made until `kept` were kept.
 
     Returns
     -------
@@ -110,7 +111,8 @@ def backward_estimate(log_weights: np.ndarray, share: float = 1.0, variance: flo
     ----------
     log_weights : (n,) float, nats
         Increments of the log density ratio along the path back: their mean estimates 1 / Z.
-    share, variance : as in `forward_estimate`
+    share : an estimate of the normalising constant of the base
+    variance : the variance of `share`, divided by its square
 
     References
     ----------

@@ -34,13 +34,13 @@ from pymc_discrete.tempering.tempered import BETA, LIKELIHOOD, tempered
 PILOTS = 16  # the number of pilot chains
 PILOT_TUNE = 100  # the number of transitions of the pilot chains at each rung
 PRIOR_DRAWS = 400  # the number of draws of the prior from which the first rung is chosen
-# The next rung is the inverse temperature to which the draws of a rung can be weighted with this effective
-# sample size per draw.
+# The next rung is the inverse temperature to which the draws of a rung can be weighted with an effective
+# sample size of LEAST_ESS per draw.
 LEAST_ESS = 0.5
 MOST_RUNGS = 1000
 TRIES = 100  # the largest number of draws of the prior for each draw that has a positive likelihood
-# Chains that go back from the posterior begin at draws of the pilot chains that are this many transitions
-# apart.
+# Chains that go back from the posterior begin at draws of the pilot chains that are PILOT_THINNING
+# transitions apart.
 PILOT_THINNING = 20
 # The number of temperatures is FINENESS times the square of the length of the path, and at least
 # FEWEST_TEMPERATURES. The variance of the log weights is 1 / FINENESS if chains mix in one transition.
@@ -200,8 +200,9 @@ class Annealing:
     Parameters
     ----------
     model : pm.Model, tempered
-    step, chains : as in `log_evidence`
-    seeds : Seeds
+    step : makes the steps; None for `AutoStep` and NUTS
+    chains : number of chains in each direction
+    seeds : returns another seed at each call
     bar : Progress, in three parts: pilot, forward and backward
     """
 
@@ -224,7 +225,14 @@ class Annealing:
         self.population = Population(self.program, -(-PILOTS // threads) if on_cpu else chains, threads)
 
     def estimates(self, temperatures: int | str, draws: Any, exact: bool) -> LogZ:
-        """The estimates, see `log_evidence`."""
+        """The forward and the backward estimate of the log evidence.
+
+        Parameters
+        ----------
+        temperatures : the number of temperatures of the path, or "auto"
+        draws : draws of the posterior to go back from; None for draws of the pilot chains
+        exact : whether the draws are exact
+        """
         with self.population:
             first = self.starts(PRIOR_DRAWS)
             for block in self.program.blocks:

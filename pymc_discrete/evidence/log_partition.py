@@ -197,7 +197,7 @@ def log_weight(
     Parameters
     ----------
     target : Target
-    base : (d, K) float, nats, see `base_of`
+    base : (d, K) float, nats, the log probabilities of the values of each site in the base
     x : (d,) int, a draw of the density at path[0]
     path : (T + 1,) float, inverse temperatures, from 0 to 1 or back
     kernel, params : the kernel and its frozen parameters

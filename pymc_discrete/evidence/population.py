@@ -117,7 +117,7 @@ class Population:
         return _walks.get((self.program.key, tree, shapes), compiled)
 
     def _likelihood_at(self, point: dict[str, Any], numbers: dict[str, Any]) -> Any:
-        """() float, nats, the log likelihood at a packed point."""
+        """() float, nats, the log likelihood at a point {variable or vector: array}."""
         return jnp.asarray(self.program.recorder(point | numbers)[LIKELIHOOD], float).reshape(())
 
     def _traced(

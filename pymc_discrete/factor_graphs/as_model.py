@@ -74,7 +74,8 @@ def density_of_graph(wiring: Wiring, differences: str) -> ModelDensity:
             }
             for f, factor in enumerate(wiring.factors)
         ]
-        # Adding this cancels the log density of the uniform distributions, which only declare the variables.
+        # The term `uniform` cancels the log density of the uniform distributions, which only declare the
+        # variables.
         uniform = sum(np.log(v.counts).sum() for v in space.variables)
         pm.Potential("factors", log_density_tensor(wiring, unary, parameters, tensors) + uniform)
     block = DescribedModel(model).block([v.name for v in space.variables])

@@ -130,7 +130,7 @@ class ThirdDifferences:
 
 
 def values_in_graph(density: ModelDensity, x: np.ndarray) -> list[np.ndarray]:
-    """The values of the block's variables in the graph, of x (d,)."""
+    """The values x (d,) of a block as the inputs of its PyTensor graph, an array for each variable."""
     values = zip(density.graph.values, density.space.blocks, strict=True)
     return [x[a : a + v.size].reshape(v.shape).astype(value.type.dtype) for value, (a, v) in values]
 

@@ -140,7 +140,7 @@ class Bipartite:
         return [two(to_a.sum(axis=1) + offsets[0]), two(to_b.sum(axis=0) + offsets[1])]
 
     def _pairs(self, parameters: dict[str, Any]):
-        """(A, B), the weights of pairs after the form is rewritten for sites with the values 0 and 1."""
+        """(A, B), the weights of pairs of sites, for sites whose two values are written as 0 and 1."""
         return (self.values[1] - self.values[0]) ** 2 * parameters["weights"]
 
     def update(self, parameters, fields: list[Fields], messages, semiring: Semiring):

@@ -25,11 +25,11 @@ class Fields(NamedTuple):
     blocked: Any
 
     def value(self):
-        """(K, E) nats, the sum of all terms."""
+        """(K, E) nats, the sum of all unary terms and messages of each site."""
         return self.finite if self.blocked is None else jnp.where(self.blocked > 0, -jnp.inf, self.finite)
 
     def without(self, message):
-        """(K, E) nats, the sum of all terms except `message`."""
+        """(K, E) nats, the sum of all unary terms and messages of each site except `message`."""
         if self.blocked is None:
             return self.finite - message
         ruled_out = message == -jnp.inf

@@ -73,9 +73,9 @@ class FactorGraph(SumOfFactors):
 
         Parameters
         ----------
-        differences : see `pmd.target_from_model`
-            For a graph of quadratic forms and pairs of two-valued sites only, "gradient" is exact, and many
-            times faster.
+        differences : {"auto", "exact", "gradient"}
+            How differences are found, as in `pmd.target_from_model`. For a graph of quadratic forms and pairs
+            of two-valued sites only, "gradient" is exact, and many times faster.
 
         Returns
         -------

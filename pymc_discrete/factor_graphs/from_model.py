@@ -27,7 +27,7 @@ from pymc_discrete.space.target import Target
 from pymc_discrete.structure.rounding import room
 
 STATES_COMPARED = 32  # the number of random states at which the factors are compared with the model
-# Two variables become a dense factor if more than this share of their pairs of sites interact, and a list of
+# Two variables become a dense factor if more than DENSE_SHARE of their pairs of sites interact, and a list of
 # pairs otherwise.
 DENSE_SHARE = 1 / 8
 
@@ -79,8 +79,8 @@ class Extraction:
         others = [perturbed_point(density, rng) for _ in range(2)]
         contexts = [density.compiled("prepare")(values) for values in others]
         blocks = jax.tree.map(np.asarray, jax.jit(lambda c: summed_pairs(self._factors(c)))(contexts[0]))
-        # Unless the tables of pairs are the same in every context, pairs that do not interact in this context
-        # may interact in another one.
+        # If the tables of pairs differ between contexts, a pair that does not interact in one context may
+        # interact in another, so that all pairs count as interacting.
         interact = {key: np.any(b != 0, axis=(1, 3)) | (not self.constant) for key, b in blocks.items()}
         self.interact = {key: pairs for key, pairs in interact.items() if pairs.any()}
         self.kept = {key: blocks[key] for key in self.interact} if self.constant else {}
@@ -149,8 +149,8 @@ class Extraction:
 
 
 def summed_pairs(factors: list[Factors]) -> dict[tuple[int, int], Any]:
-    """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, `Factors.pairs` added up over the parts: for
-    variables n and m, the interaction of each site of n with each site of m.
+    """{(n, m): (size of n, K - 1, size of m, K - 1)} nats, the interaction of each site of variable n with
+    each site of variable m, added up over the parts of the log density.
 
     Entries that may be due to rounding alone are set to 0.
     """

@@ -280,7 +280,7 @@ def check_numbers(what: str, given: Any) -> None:
 
 
 def slots_of_factor(space: Space, factor: Factor) -> list[Slot]:
-    """The slots of a factor's arguments, after a check of the factor's sites and parameters."""
+    """A `Slot`, the edges to its sites, for each argument of a factor, after a check of the factor."""
     kind, slots = type(factor).__name__, []
     for j, sites in enumerate(factor.sites):
         if len(sites) and (sites.min() < 0 or sites.max() >= space.d):
@@ -306,8 +306,8 @@ def slots_of_factor(space: Space, factor: Factor) -> list[Slot]:
                     "Table or Pairwise."
                 )
         sizes = np.array([v.size for v in variables])
-        # A slot counts only the sites of its own variables. So the number of sites of other variables, which
-        # come before in the space, is subtracted from each site's number.
+        # A `Slot` counts only the sites of its own variables. So the number of sites of other variables that
+        # come before in the space is subtracted from each site's number.
         skipped = np.asarray(space.starts)[numbers] - (np.cumsum(sizes) - sizes)
         slots.append(
             Slot(

@@ -153,7 +153,7 @@ def updated_messages(graph: SumOfFactors, messages: list[Any], semiring: Semirin
 
 
 def at_edges(of_sites: list[Fields], slots: list[Slot]) -> list[Fields]:
-    """[(K, E)], for each slot the fields of the sites at its edges."""
+    """[(K, E)], for each argument of some factors (a `Slot`) the fields of the sites at its edges."""
     return [jax.tree.map(lambda *of_variables, s=slot: s.spread(of_variables), *of_sites) for slot in slots]
 
 
@@ -177,14 +177,14 @@ def largest_change(new: Any, old: Any):
 
 # ---------------------------------------------------------------- results computed from messages
 def checked_result(result: Result) -> Result:
-    """The argument, if it is a `Result`."""
+    """The argument if it is a `Result`, else a TypeError."""
     if not isinstance(result, Result):
         raise TypeError(f"Pass what run(graph, ...) returned, got {type(result).__name__}.")
     return result
 
 
 def checked_sum(result: Result) -> Result:
-    """The argument, if it is a `Result` of sum-product."""
+    """The argument if it is a `Result` of sum-product, else a TypeError or ValueError."""
     if checked_result(result).semiring is not SUM:
         raise ValueError(
             f"Probabilities come from sum-product, and these messages are of {result.semiring.name}: "

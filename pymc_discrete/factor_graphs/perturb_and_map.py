@@ -64,7 +64,9 @@ def pmp(
     ----------
     key : JAX key
     graph : FactorGraph; `graph.clamp(...)` for draws given some of the sites
-    n_sweeps, damping, tolerance : see `run`
+    n_sweeps : int, largest number of sweeps
+    damping : float in [0, 1), the weight of the old message in its average with the new message
+    tolerance : nats; stop once no message changes by more
     persistent : Draw, optional
         The previous draw, with whose messages max-product starts (App. A of the paper).
     correlation : float in [0, 1]

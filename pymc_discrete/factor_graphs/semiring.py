@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-# For at most this many values, an element-wise maximum of one array per value is faster than a reduction over
-# the axis, which XLA computes in a separate pass.
+# For at most ONE_BY_ONE_VALUES values, an element-wise maximum of one array per value is faster than a
+# reduction over the axis, which XLA computes in a separate pass.
 ONE_BY_ONE_VALUES = 8
 
 

@@ -50,7 +50,7 @@ class Slot:
         return table
 
     def spread(self, fields, xp=jnp):
-        """(K, E) or (E,), the values at the edges of `fields` [(K, n)] or [(n,)] of all variables."""
+        """(K, E) or (E,), for each edge the entries of its site in `fields` [(K, n)] or [(n,)]."""
         parts = [fields[v] for v in self.variables]
         field = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
         if self._identity:

@@ -150,7 +150,7 @@ class Figure:
         y: str | None = None,
         small: bool = False,
     ) -> None:
-        """Give a panel its title, which may be small, and the labels of its axes."""
+        """Give a panel its title, in smaller type if `small`, and the labels of its axes."""
         data = xr.Dataset({panel: 0})
         texts = {"title": (labelled_title, title), "xlabel": (labelled_x, x), "ylabel": (labelled_y, y)}
         for visual, (function, text) in texts.items():

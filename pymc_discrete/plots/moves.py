@@ -22,7 +22,7 @@ from pymc_discrete.plots.figure import (
 from pymc_discrete.plots.plot import Request, plot
 from pymc_discrete.plots.read import PlottedVariable, note_on_labels, tree_of
 
-SUSPECTS = "suspects"  # the name of the group that `with_suspects` adds
+SUSPECTS = "suspects"  # a group of a result: whether elements that never moved should have
 LISTED_IN_TITLE = 6  # Up to this many elements are named in the title.
 
 

@@ -24,10 +24,10 @@ GROUPS = (
     "constant_data",
     "suspects",
 )
-# A variable with this value or a larger one is not taken for labels: plots do not ask whether its labels
+# A variable with a value of MOST_LABELS or more is not taken for labels: plots do not ask whether its labels
 # switch.
 MOST_LABELS = 30
-# A value of a variable that was summed out is left out if it is less probable than this in all elements.
+# A value of a variable that was summed out is left out if it is less probable than VISIBLE in all elements.
 VISIBLE = 1e-3
 
 
@@ -77,7 +77,7 @@ class Shares(NamedTuple):
 
     @property
     def pooled(self) -> np.ndarray:
-        """(elements, V) float, the means over the chains in which they are known."""
+        """(elements, V) float, probabilities of values, as means over the chains in which they are known."""
         known = ~np.isnan(self.p)
         total = np.where(known, self.p, 0.0).sum(axis=0)
         return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
@@ -247,7 +247,7 @@ def shares_of_values(tree: xr.DataTree, variable: PlottedVariable) -> Shares:
         p = of_values.data.reshape(of_values.shape[0], variable.size, -1)
         there = (p >= VISIBLE).any(axis=(0, 1))
         values = of_values[f"{name} value"].values.astype(int)
-        if there.any():  # No value is left if no element was ever in a part that is summed out.
+        if there.any():  # false if no element was ever summed out: then shares of draws are taken
             return Shares(values[there], p[..., there], f"summed out, mean over {number}", True)
     found = [counted(x) for x in batches(draws.data)]
     values = np.unique(np.concatenate([c.values for c in found])).astype(int)

@@ -46,7 +46,7 @@ def steps_of(
     ----------
     step : None, a step, or a list of steps
     point : {value variable: array}, a point that gives the shapes of the variables
-    collapse : as in `sample`
+    collapse : the discrete variables to sum out, as in `pmd.sample`
     fixed : value variables that no step moves
     """
     refuse_counts_as_floats(model, [str(v.name) for v in model.value_vars])
@@ -63,7 +63,8 @@ def steps_of(
     of = Division.of(DescribedModel(model, point), flat, fixed)
     collapsed = summed_by(of, flat, collapse)
     # A step has logged the variables that it sums out when it was made, and the automatic choice logs the
-    # variables that it takes. So only the variables that the user asked for by `collapse` are logged here.
+    # variables that it takes. So only the variables that the user asked for by `collapse` are still to be
+    # logged.
     chosen = isinstance(collapse, str)
     if not chosen and collapsed and said != set(collapsed.density.names) and (line := collapsed.parts()):
         _log.info(line)
@@ -88,7 +89,7 @@ def steps_on(moved: pm.Model, model: pm.Model, step: Any) -> list[Any]:
     Parameters
     ----------
     moved, model : the tempered model, and the user's model
-    step : as in `steps_of`
+    step : None, a step, or a list of steps
 
     Raises
     ------
@@ -115,7 +116,8 @@ def summed_on_path(model: pm.Model, step: Any, collapse: Any) -> list[str]:
 
     Parameters
     ----------
-    step, collapse : as in `sample`
+    step : the steps that the user gives
+    collapse : the discrete variables to sum out, as in `pmd.sample`
     """
     described = DescribedModel(model)
     names = described.discrete
@@ -261,7 +263,7 @@ def steps_of_the_rest(
 
 
 def shares_variables(step: JaxStep | CustomStep | NutsInJax) -> bool:
-    """Whether another step may also move the variables of this step."""
+    """Whether a step allows another step to move its variables, too."""
     return isinstance(step, DiscreteStep) and step.shared
 
 
@@ -298,7 +300,7 @@ def collapsed_by_name(model: pm.Model, names: list[str], moved: list[str], colla
     names : discrete variables that no step moves, or only the step of a flow, which needs another step beside
         it
     moved : continuous variables that NUTS moves
-    collapse : as in `sample`
+    collapse : the discrete variables to sum out, as in `pmd.sample`
     """
     if collapse is False:
         return None

@@ -61,7 +61,7 @@ def holding(file: Path, checkpoint: Path, done: Callable[[], bool] = lambda: Fal
                 "ends, or give another checkpoint."
             ) from None
         opened = None
-    except OSError as error:  # the file system may have no locks, or may not allow writing
+    except OSError as error:  # without locks, or without writing, the run goes on
         _log.debug(f"{file} cannot be locked: {error}")
         opened = None
     if opened is None:

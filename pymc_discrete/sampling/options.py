@@ -78,7 +78,7 @@ def check_arguments(
 
     Parameters
     ----------
-    counts : {name: (value, smallest allowed value)}
+    counts : {name of an argument that is a count: (its value, the smallest allowed value)}
     """
     if isinstance(counts["draws"][0], pm.Model):
         raise TypeError(
@@ -119,7 +119,7 @@ def check_superchains(superchains: int | None, chains: int) -> int:
 
 
 def check_collapse(collapse: Any, dtype: str, model: pm.Model) -> Any:
-    """The argument `collapse`, checked: "auto", a switch or names; in float32 only "auto" or False."""
+    """The argument `collapse`, checked: "auto", True, False or names; in float32 "auto" or False only."""
     if isinstance(collapse, str) and collapse != "auto":
         known = [str(v.name) for v in model.discrete_value_vars]
         named = [collapse] if collapse in known else known[:1]

@@ -34,9 +34,10 @@ class PlannedRun(NamedTuple):
     drawn : the sums by which variables of `model` that were summed out of `moved` are drawn, or None
     point : {value variable: array}, the default start, of `model` and of `moved`
     steps : the steps of the variables
-    blocks, packing : the result of `blocks_of` for a chain
+    blocks : the blocks of a chain, in the order in which they move
+    packing : which discrete variables a chain keeps together in one vector
     ladder : the replicas of a chain, None without tempering
-    likelihood : the result of `log_likelihood_of`
+    likelihood : the log likelihood with variables summed out, if the user asks for it
     outputs : the variables that are recorded in each draw
     counted : the variables of which only counts of values are recorded
     """
@@ -69,7 +70,7 @@ class PlannedRun(NamedTuple):
     ) -> "PlannedRun":
         """Plan a call of `sample` from its arguments, and log how each variable is moved.
 
-        The argument `replicas` is a result of `replicas_of`.
+        The argument `replicas` is the number of replicas of each chain, or "auto"; None without tempering.
         """
         moved, still, drawn = model, list[str](), None
         if replicas is not None:

@@ -16,7 +16,7 @@ from pymc_discrete.runtime.names import shown
 
 # the entries of idata_kwargs
 KNOWN = ("coords", "dims", "log_likelihood", "log_prior")
-# the entries among `KNOWN` that become groups of the result, computed from the draws of all variables
+# the entries of idata_kwargs that become groups of the result, computed from the draws of all variables
 OF_DRAWS = ("log_likelihood", "log_prior")
 
 

@@ -274,8 +274,8 @@ def sample(
             if used.shape[1] > 1 and not program.divides_chains(planned.point):
                 _log.warning(UNDIVIDED.format(used.shape[1]))
             if not program.begun("run"):
-                # This starts the compilation of the program in a background thread, while starting points are
-                # checked. Closing these chains does not stop the compilation.
+                # The program is compiled in a background thread while starting points are checked. The chains
+                # `anywhere` begin the compilation, and to close them does not stop it.
                 with closing(
                     RunningChains(program, program.start([planned.point] * chains, False), seed, threads)
                 ) as anywhere:

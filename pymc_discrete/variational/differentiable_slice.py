@@ -114,7 +114,7 @@ def differentiable_slice_sample(
             )
     block = isqrt(n_steps) if checkpoint else n_steps
     n_blocks = -(-n_steps // block)
-    keys = jax.random.split(key, n_blocks * block)  # The surplus steps of the last group are dropped below.
+    keys = jax.random.split(key, n_blocks * block)  # The result leaves out surplus steps of the last group.
     walk = partial(
         jax.lax.scan, lambda x, key: step(key, logdensity, params, x, jnp.asarray(lower), jnp.asarray(upper))
     )
@@ -136,7 +136,7 @@ def step(
     slice_ends = ends(logdensity, params, x, direction, log_u1, lower, upper)
     place = u2 * slice_ends.alpha[0] + (1 - u2) * slice_ends.alpha[1]
     proposal = x + place * direction  # Eq. 4 of Zoltowski et al. 2021
-    # Rounding may lead outside of the box; the correction has no gradient.
+    # Rounding may lead outside of the support; the correction has no gradient.
     proposal += jax.lax.stop_gradient(jnp.clip(proposal, lower, upper) - proposal)
     accepted = same_class(slice_ends, jax.lax.stop_gradient(place))
     differentiable = jnp.where(accepted, slice_ends.known.all(), jnp.isfinite(slice_ends.alpha).all())
@@ -200,7 +200,7 @@ def ends(
 
 
 def same_class(slice_ends: Ends, place: Array) -> Array:
-    """() bool, whether a search from `place` () on the line finds the same ends."""
+    """() bool, whether a search from `place` () on the line finds the ends `slice_ends`."""
     return (jnp.abs(slice_ends.again(place) - slice_ends.alpha) <= slice_ends.rounding).all()
 
 
@@ -248,7 +248,7 @@ def explicit(logdensity: Callable[..., Any], params: Any, x: Array) -> tuple[Cal
         raise TypeError(f"logdensity must be a function (params, x) -> log density, got {logdensity!r}.")
     try:
         traced, out = jax.make_jaxpr(logdensity, return_shape=True)(params, x)
-    # Wrong arguments raise a TypeError, and so does the conversion of a traced number to a Python number.
+    # `logdensity` raises a TypeError if it takes other arguments, or makes a traced number a Python number.
     except TypeError as error:
         raise TypeError(
             "logdensity must be a function of (params, x), made of JAX's functions (jax.numpy, "

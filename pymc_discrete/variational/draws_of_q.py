@@ -35,7 +35,10 @@ def draws_of_q(
     Parameters
     ----------
     starts : (n, d) float, points; each chain starts at a random one
-    draws, tune, chains, thin : see `EnergyPosterior.sample`
+    draws : number of draws per chain
+    tune : number of sweeps per chain in which the widths of the slices are tuned
+    chains : number of chains
+    thin : number of sweeps per draw kept
     seed : int or None
     """
     rng = np.random.default_rng(seed)

@@ -34,7 +34,7 @@ FORGET = 0.02  # the weight of an iteration in the running averages of the mean 
 INITIAL_LEARNING_RATE = 0.02  # the initial learning rate of Adam
 BEGIN = 50  # the number of sweeps from the initial point to the first draws of q
 MOST_UPDATES = 50  # the largest number of updates of the progress bar
-# An error is raised if the gradient is not finite in more than this share of the iterations.
+# An error is raised if the gradient is not finite in more than REFUSED_SHARE of the iterations.
 REFUSED_SHARE = 0.1
 # Shares of slice steps that are accepted, in the last tenth of the iterations: below the first an error is
 # raised, below the second a warning is given.

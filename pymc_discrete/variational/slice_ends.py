@@ -171,9 +171,9 @@ def differentiable_ends_bwd(logdensity, kept, cotangent):
     slope = pull(jnp.ones_like(alpha))[2]
     # An end that does not enter the loss contributes nothing, also if its derivative is unknown.
     enters_loss = cotangent != 0
-    # Eqs. 9 and 10 of Zoltowski et al. 2021
+    # the derivatives of the ends: Eqs. 9 and 10 of Zoltowski et al. 2021
     of_params, of_x, _ = pull(jnp.where(enters_loss & known, -cotangent / slope, 0))
-    # An unknown derivative would silently become 0 in the line above, so nan is set explicitly.
+    # `pull` got 0 for an end whose derivative is unknown, which would make its gradient 0, so nan is set.
     unknown = (enters_loss & ~known).any()
 
     def flagged(g):

@@ -15,7 +15,7 @@ from pymc_discrete.runtime.names import shown
 
 
 def said_of_still_elements(found: Sequence[Finding], facts: Facts) -> list[str]:
-    """The lines for the log, each about all variables of which the same is true."""
+    """The lines for the log: one for all variables that have the same predicate."""
     names_of: dict[str, list[str]] = {}
     for one in found:
         names_of.setdefault(predicate(one, facts), []).extend(one.names)
@@ -123,7 +123,9 @@ def all_still(
 
     Parameters
     ----------
-    still, verdict, unexplained : (elements,), see `verdicts`
+    still : (elements,) bool, whether an element has one value in all draws
+    verdict : (elements,) str
+    unexplained : (elements,) bool, whether an element is constant and nothing known explains it
     """
     can_move = elements_that_can_move(verdict)
     if not can_move.any() or not still[can_move].all():
@@ -145,7 +147,7 @@ def why_still(
     Parameters
     ----------
     probable : whether other values of some element are probable
-    unexplained : (elements,) bool, see `verdicts.unexplained`
+    unexplained : (elements,) bool, whether an element is constant and nothing known explains it
     """
     if probable:
         return why_probable(name, remedies)

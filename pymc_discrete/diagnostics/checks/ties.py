@@ -37,7 +37,7 @@ Advice = Callable[[Sequence[str], bool], str]
 
 
 def sentence(tie: Finding) -> str:
-    """The sentence about a tie in a chain or in a run."""
+    """The sentence about a count that can only move together with another quantity, in a chain or a run."""
     name, ess, total = tie.names[0], tie.measured["ess"], tie.measured["draws"]
     correlations = tie.measured.get("correlations", {})
     partners = [f"{other} (correlation {r:.2f})" for other, r in correlations.items()]
@@ -213,7 +213,7 @@ def tie_of(
     within: bool,
     advice: Advice,
 ) -> Finding:
-    """The finding about a count that is tied to other series.
+    """The finding about a count that is correlated with other series, and so moves slowly.
 
     Parameters
     ----------
@@ -243,7 +243,9 @@ def weighted_sums(
 
     Parameters
     ----------
-    counts, others, advice : as in `ties`
+    counts : {name in a message: (chains, draws)}, series that count something
+    others : {name in a message: (chains, draws)}, continuous series
+    advice : (names of tied series, whether each has two values) -> a sentence that advises what to do
     """
     moving = {name: a for name, a in counts.items() if (a != a[:, :1]).any(axis=1).all()}
     names = [*moving][:MOST_SERIES]

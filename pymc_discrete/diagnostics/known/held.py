@@ -20,14 +20,15 @@ from pymc_discrete.space.target import Target
 # The conditionals of a site are compared at CONTEXTS random states of the other unknowns, or, if that is
 # more, at EACH states for each value that the site may have (CONTEXTS values at most).
 CONTEXTS, EACH = 32, 16
-LARGEST_WORK = 2**33  # the largest number of operations of this comparison, a few seconds
+LARGEST_WORK = 2**33  # the largest number of operations to compare the conditionals of a block, a few seconds
 # the distances by which variables outside of the block are moved, in units of their size, for one random
 # state after another
 DISTANCES = (0.0, 0.1, 1.0, 3.0, 10.0, 100.0)
 # The largest number of passes. In each pass, the sites found certain so far keep their values while others
 # are moved at random, so that more sites may turn out to be certain.
 ROUNDS = 32
-# up to this many elements outside of the block are moved one at a time; of more, a whole variable at a time
+# Up to MOST_MOVED_ALONE elements outside of the block are moved one at a time, to see which hold a site; of
+# more, a whole variable at a time.
 MOST_MOVED_ALONE = 64
 # the number of values on each side of the current one whose probability is computed for a site with a window
 BESIDE = 64
@@ -66,7 +67,7 @@ class Held(NamedTuple):
         block that enter the conditional of this site only and, where a chain ended, no term except their
         prior: these are parameters of another model, which another value of the site chooses
     among_models : (d,) bool, whether a site chooses between models that each have a parameter which the other
-    lacks: after the site changes, the parameters of the model that it left wander over their prior
+        model lacks: after the site changes, the parameters of the model that it left wander over their prior
     """
 
     certain: np.ndarray
@@ -200,8 +201,9 @@ def elements_outside(of: Conditionals, point: PointType) -> list[tuple[str, int 
 
 
 def what_holds(of: Conditionals, points: Sequence[PointType]) -> Held:
-    """The attributes of `Held` except `certain`, found by moving elements outside of the block one
-    at a time."""
+    """Which unknowns may hold sites: the attributes of `Held` except `certain`, found by moving elements
+    outside of the block one at a time.
+    """
     found = Held.nothing(of.space.d)
     by, unused = ([dict[Any, None]() for _ in range(of.space.d)] for _ in range(2))
     for point in points:

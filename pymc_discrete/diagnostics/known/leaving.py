@@ -45,7 +45,8 @@ class Leaving(NamedTuple):
     unused : names of elements of continuous variables that do not enter the likelihood where a chain ended,
         but enter it if a site has another value
     summed : whether the variable is summed out, and drawn exactly given the others
-    among_models : (elements,) bool, see `Held`
+    among_models : (elements,) bool, whether a site chooses between models that each have a parameter which
+        the other model lacks
     """
 
     several: np.ndarray
@@ -72,17 +73,23 @@ class Leaving(NamedTuple):
 
     @property
     def is_certain(self) -> np.ndarray:
-        """The attribute `certain`, or False where it is not known."""
+        """(elements,) bool, `certain`: whether the odds of other values are the same at all values of the
+        other unknowns; False where this is not known.
+        """
         return np.zeros(len(self.several), bool) if self.certain is None else self.certain
 
     @property
     def is_alone(self) -> np.ndarray:
-        """The attribute `alone`, or False where it is not known."""
+        """(elements,) bool, `alone`: whether a continuous variable enters the conditional of the site only;
+        False where this is not known.
+        """
         return np.zeros(len(self.several), bool) if self.alone is None else self.alone
 
     @property
     def is_among_models(self) -> np.ndarray:
-        """The attribute `among_models`, or False where it is not known."""
+        """(elements,) bool, `among_models`: whether the site chooses between models with parameters of their
+        own; False where this is not known.
+        """
         return np.zeros(len(self.several), bool) if self.among_models is None else self.among_models
 
 
@@ -125,7 +132,14 @@ def leaving_by(
     summed: bool = False,
     one_by_one: bool = True,
 ) -> dict[str, Leaving]:
-    """As `leaving`, for the target of `conditionals`; `summed` says whether its variables are summed out."""
+    """{variable: Leaving}, the probability of other values at a point of each chain, given conditionals.
+
+    Parameters
+    ----------
+    conditionals : the conditionals of the sites at any point of the model
+    points, joint, complete, one_by_one : as in `leaving`
+    summed : whether the variables are summed out
+    """
     space, target = conditionals.space, conditionals.at(points[0])[1]
     several = several_values(space)
     probability, rest = None, Held.nothing(space.d)
@@ -140,8 +154,8 @@ def leaving_by(
         sites = slice(m.start, m.start + m.size)
         constraint = next((v.constraint for a, v in space.blocks if a <= m.start < a + v.size), None)
         together = "" if constraint is None else constraint.stands_still
-        # Whether each draw takes every site by itself and may give it any of its values; a site with a window
-        # moves to some of its values only.
+        # `alone`: whether a draw takes every site by itself and may give it any of its values; a site with
+        # a window reaches only some of its values.
         alone = one_by_one and bool((free & ~space.windowed)[sites].all())
         jointly = not together and complete and target.exact and (joint or alone)
         of_sites = None if probability is None else probability[:, sites]

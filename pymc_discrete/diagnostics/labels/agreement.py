@@ -12,7 +12,7 @@ from pymc_discrete.diagnostics.thresholds import (
     LEFT_BY_PERMUTATION,
 )
 
-# the largest numbers of sites and of draws that are compared, which are evenly spaced
+# Labels are compared at up to SITES sites in up to DRAWS draws of each chain, evenly spaced.
 SITES, DRAWS = 1000, 1000
 IN_ALL = 2000  # the largest number of draws of all chains that are permuted
 
@@ -119,9 +119,9 @@ def equally_probable(lp: np.ndarray) -> bool:
 
 
 def as_probable(a: np.ndarray, b: np.ndarray, share: float) -> bool:
-    """Whether mean log densities, nats, of two sets of draws differ only by chance; `share` of each set is
-    effective.
+    """Whether mean log densities, nats, of two sets of draws differ only by chance.
 
+    The argument `share` is the share of the draws that are effective, in each of the sets.
     Modes that are the same up to their labels have the same mean.
     """
     error = np.sqrt((a.var() / len(a) + b.var() / len(b)) / share)

@@ -44,7 +44,7 @@ def labels_of(idata: Any, name: Any, function: str) -> xarray.DataArray:
             f"{name!r} is a scalar, and {function} compares the labels of several sites. Pass a variable "
             "with one label per site."
         )
-    # Labels become indices, and parts of sums with signed integers, which uint64 would turn into floats.
+    # Labels are used as indices and added to signed integers; a sum with uint64 would be a float.
     if labels.dtype.kind != "i":
         labels = labels.astype(np.int64)
     if not labels.size:

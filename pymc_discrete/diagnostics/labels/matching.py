@@ -8,10 +8,10 @@ CANDIDATES = 10  # the number of draws of which the best is where the iterations
 
 
 def by_agreement(draws: np.ndarray, K: int) -> np.ndarray:
-    """(n,) int, the commonest label of each site after all draws (draws, n) are matched with these labels.
+    """(n,) int, the commonest label of each site, once the labels of all draws (draws, n) are matched.
 
-    Papastamoulis and Iliopoulos 2010, iterated from the one among a few draws with which all draws agree
-    most.
+    Draws are matched with the commonest labels, and these found again, in turn (Papastamoulis and Iliopoulos
+    2010), from the one among a few draws with which all draws agree most.
     """
     candidates = np.unique(np.linspace(0, len(draws) - 1, CANDIDATES).astype(int))
     reference = max((draws[i] for i in candidates), key=lambda one: matched(draws, one, K)[1])
@@ -19,7 +19,7 @@ def by_agreement(draws: np.ndarray, K: int) -> np.ndarray:
     while True:
         commonest = commonest_labels(draws, to_new)
         to_new, now = matched(draws, commonest, K)
-        if now <= agreed:  # each half of an iteration can only raise the number of sites that agree
+        if now <= agreed:  # an iteration never lowers the number of sites that agree
             return reference
         reference, agreed = commonest, now
 

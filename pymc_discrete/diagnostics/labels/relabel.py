@@ -133,8 +133,8 @@ def relabel(
     else:
         reference = by_agreement(draws, K) if method == "ecr" else labels_of_likeliest_draw(idata, z, draws)
         to_new = matched(draws, reference, K)[0]
-        # In a tie a draw keeps its labels. So the reference gets the labels that most draws have, and the
-        # draws are matched with it again.
+        # A draw keeps its labels if no permutation of them agrees better. So the reference gets the labels
+        # that most draws have, and the draws are matched with it again.
         to_new = matched(draws, as_most_draws(to_new)[reference], K)[0]
     if parameter is None:
         to_new = as_most_draws(to_new)[to_new]
@@ -411,7 +411,10 @@ def same_draws(dataset: xarray.Dataset, to_new: xarray.DataArray) -> bool:
 
 
 def permuted_along(variable: xarray.DataArray, names: list[str], to_old: np.ndarray) -> xarray.DataArray:
-    """A variable with its components permuted along all axes of `names`, to_old (chain, draw, K)."""
+    """A variable with its components permuted along all axes of `names`.
+
+    The argument `to_old` (chain, draw, K) is the old label of each new label.
+    """
     where = [variable.dims.index(d) for d in ("chain", "draw")]
     dims = [d for d in variable.dims if d not in ("chain", "draw")]
     values = np.moveaxis(variable.values, where, (0, 1))

@@ -110,7 +110,7 @@ def categories_of_values(counts: Counts) -> np.ndarray:
     there = counts.p > 0
     own = np.maximum(np.cumsum(there, axis=1) - 1, 0)
     middle = np.cumsum(counts.p, axis=1) - counts.p / 2
-    # several groups may be empty if one value is common
+    # A group is found by the middle of a value's share, so that groups are empty if one value is common.
     return np.where(
         (there.sum(axis=1) > MOST_CATEGORIES)[:, None],
         np.minimum((middle * MOST_CATEGORIES).astype(int), MOST_CATEGORIES - 1),
@@ -199,7 +199,7 @@ def weiss(y: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     n, m = y.shape[2], (p > 0).sum(axis=1)
     same = (y[..., 1:] == y[..., :-1]).mean(axis=(1, 2))
-    # Deonovic and Smith 2017
+    # the estimate of phi by Deonovic and Smith 2017, from the share of draws that equal the draw before
     phi = 1.0 + 1.0 / n - (1.0 - same) / (1.0 - (p**2).sum(axis=1))
     c = (1.0 + phi) / (1.0 - np.clip(phi, 0.0, 1.0 - np.finfo(float).eps))
     return (m - 1) * c, (m - 1) * c**2
