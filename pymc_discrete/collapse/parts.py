@@ -77,8 +77,8 @@ def affordable_part(
     while near:
         i = int(size.argmin())
         fits = size[i] <= largest
-        # Of the sites of the smallest table, the one that shares tables with the most sites is given up, if
-        # possible one that another part contains.
+        # If even the smallest table is too large, one of its sites is left out of the part: one that another
+        # part contains, if there is one, and of these the one that shares tables with the most sites.
         if not fits:
             i = min((i, *near[i]), key=lambda j: (wanted[j], -len(near[j]), luck[j]))
             inside[i] = False

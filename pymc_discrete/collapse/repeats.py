@@ -108,8 +108,9 @@ class Repeats:
 
     @classmethod
     def of(cls, elements: Sparse) -> "Repeats | None":
-        """The sum over the sites of the given elements; None if few components are equal, or if the values
-        over which a site is summed change from draw to draw.
+        """The sum over the sites of the given elements, in which equal connected components of the
+        interaction graph are summed once; None if few components are equal, or if the values over which a
+        site is summed change from draw to draw.
 
         Raises
         ------

@@ -184,7 +184,7 @@ def mean_and_spread(b: Any, c: Any):
     log density, and how x is scaled.
     """
     c = jnp.maximum(c, 1e-3)
-    # the approximate standard deviation is exact in the limits of small and of large c
+    # this approximation of the standard deviation of J*(b, c) is exact as c goes to 0 or to infinity
     return b * jnp.tanh(c) / c, 1 / jnp.sqrt(b * jnp.sqrt(2.25 + c**2))
 
 

@@ -431,14 +431,13 @@ def visit_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
     return visit
 
 
-def scan_sets(target, n: int, sets: np.ndarray, inner: bool, turns: int):
+def scan_sets(target, n: int, sets: np.ndarray, turns: int):
     """A visit that draws single pairs of sites one after another, set by set.
 
     Parameters
     ----------
     n : the number of the variable
     sets : (R,) int, the sets
-    inner : not read, since all pairs are drawn in turn
     turns : how many times the sites of a set are matched in pairs
     """
     start, v = target.space.blocks[n]
@@ -555,8 +554,10 @@ def pairs_together(target, sets: Sets, in_turn: bool) -> list[Way]:
         pairs, values = len(others) * (c // 2), 2 if v.swaps else values_of_pair(v)
         after_another = pairs if in_turn else c // 2 if sets.inner else 1
         whole = Round(1, tournament(c), after_another, cost_of_draws(target, n, pairs * values, 2))
-        visit = scan_sets if in_turn else visit_sets
-        ways.append((whole, lambda turns: visit(target, n, others, sets.inner, turns)))
+        if in_turn:
+            ways.append((whole, lambda turns: scan_sets(target, n, others, turns)))
+        else:
+            ways.append((whole, lambda turns: visit_sets(target, n, others, sets.inner, turns)))
     return ways
 
 

@@ -122,7 +122,9 @@ def limits_in_groups(
         ]
     )
     constant = np.concatenate(each)
-    found: list[np.ndarray] = []  # for each coefficient its value, its row and its column
+    found: list[
+        np.ndarray
+    ] = []  # for each variable (3, n): values, rows, columns of its n nonzero coefficients
     for name in names:
         for i in range(counts[name].size):
             unit = zeros[name].copy()

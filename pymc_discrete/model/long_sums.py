@@ -20,7 +20,10 @@ SPARSEST = 0.25
 
 
 def with_long_sums(terms: list[Variable], values: list[Variable]) -> list[Variable]:
-    """Terms in which sums of scalars among `values` are products with one vector, if there are long sums."""
+    """The terms, with each long sum of scalars among `values` written as coefficients times a vector of them.
+
+    The vector holds all the scalars, so that many sums are one product of a matrix with it.
+    """
     forms = LinearForms(IntegerBounds({}), lambda v: False)
     scalars = {v for v in values if v.type.ndim == 0 and v.type.dtype == "int64"}
     if len(scalars) < SHORTEST_LONG_SUM:

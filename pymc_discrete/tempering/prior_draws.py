@@ -194,7 +194,7 @@ class PriorDraws:
         return [*self._graphs, *self._transforms, self._names]
 
     def __call__(self, key: Array, point: dict[str, Any]) -> dict[str, Array]:
-        """{value variable: value}, a draw.
+        """{value variable: value}, a draw of all variables from the model's prior.
 
         Parameters
         ----------

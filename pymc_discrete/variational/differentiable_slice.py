@@ -97,8 +97,8 @@ def differentiable_slice_sample(
     step has the identity as its derivative: how the probability of rejection depends on the parameters is
     left out, and so is how the probability of finding one end or another does.
     """
-    # Also while JAX traces a function, a start whose values are known is computed at once, so that it can be
-    # checked.
+    # While JAX traces the caller, the point x where the sampler starts would be traced too. If its values are
+    # known they are computed at once, so that `checked_support` can see that they lie in the support.
     with jax.ensure_compile_time_eval():
         x = as_point(x)
     check_slice_options(key, n_steps, checkpoint)

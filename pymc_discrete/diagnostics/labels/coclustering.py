@@ -10,7 +10,8 @@ from xarray import DataTree
 from pymc_discrete.diagnostics.labels.draws_of_labels import chunks, in_one_table, labels_of, partitions
 
 LARGEST_COCLUSTERING = 2**31  # the number of bytes that the matrix may take
-PRODUCTS_AT_ONCE = 1 << 25  # the number of elements that are multiplied, or added to the matrix, at once
+# Draws are added to the matrix of coclustering in chunks whose arrays have at most this number of elements.
+PRODUCTS_AT_ONCE = 1 << 25
 
 
 def coclustering(idata: DataTree, z: str) -> xarray.DataArray:
