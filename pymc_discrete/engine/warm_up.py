@@ -10,8 +10,8 @@ import numpy as np
 
 FEWEST = 20  # the number of tuning draws below which the mass matrix is not adapted
 BEFORE_WINDOWS, AFTER_WINDOWS = 75, 50  # the numbers of draws before and after the windows of the mass matrix
-# The mass matrix is estimated afresh from each window of tuning draws. The first has this number of draws, each
-# further one twice as many.
+# The mass matrix is estimated afresh from each window of tuning draws. The first window has this number of
+# draws, each further one twice as many.
 WINDOW = 25
 
 
