@@ -122,9 +122,7 @@ def limits_in_groups(
         ]
     )
     constant = np.concatenate(each)
-    found: list[
-        np.ndarray
-    ] = []  # for each variable (3, n): values, rows, columns of its n nonzero coefficients
+    found: list[np.ndarray] = []  # for each count (3, n): values, rows, columns of its nonzero coefficients
     for name in names:
         for i in range(counts[name].size):
             unit = zeros[name].copy()
