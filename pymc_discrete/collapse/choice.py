@@ -281,7 +281,7 @@ def in_large_groups(density: ModelDensity, names: set[str]) -> set[str]:
 
 
 def is_label(space: Space, member: Member) -> bool:
-    """Whether the values of a variable are categories, or 0 and 1."""
+    """Whether the values of each element of a variable are categories, or two neighbouring integers."""
     sites = slice(member.start, member.start + member.size)
     return bool((space.nominal[sites] | (space.upper[sites] - space.lower[sites] == 1)).all())
 

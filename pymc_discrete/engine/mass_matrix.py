@@ -32,7 +32,10 @@ def inverse_mass_matrix(covariance, scores):
 
 
 def condition(inverse, scores):
-    """() float, the condition number of `inverse` @ `scores`; nan or inf if one of the two has no inverse."""
+    """() float, the largest eigenvalue of the product `inverse` @ `scores` divided by the smallest.
+
+    It is inf if one of the two symmetric matrices is not positive definite.
+    """
     root = jnp.linalg.cholesky(inverse)
     values = jnp.linalg.eigvalsh(root.T @ scores @ root)
     return jnp.where(

@@ -268,10 +268,16 @@ def decomposed(tables, counts: np.ndarray, alike: np.ndarray) -> Decomposed:
     """Each table of pairs split into a bond, unary terms and a rest, with as much as possible in the first
     two.
 
-    A table whose two-way interaction is J (1[a = b] - 1 / K) is the sum of J 1[a = b] and unary terms. Every
-    table of sites with two values is of this form, with a flip for J < 0. Where an element is -inf, or the
-    interaction has another form, J is the least advantage of equal values over different values, and r is the
-    rest of the table.
+    Let n be the number of values of the sites, and let the two-way interaction of a table be what remains of
+    it without its main effects. There are three kinds of tables.
+
+    - The interaction is J (1[a = b] - 1 / n), with J >= 0 or n = 2. The table is then the sum of J 1[a = b]
+      and unary terms. If J < 0, which needs n = 2, the bond has the strength -J and joins different values.
+    - Only equal values are possible, or, with n = 2, only different values. The bond has the strength inf.
+    - In all other tables J is the smallest element at equal values less the largest one at different values,
+      or 0 if this is negative or not finite. What is left of the table is its rest.
+
+    Pairs that may have no bond are of the third kind, with J = 0.
 
     Parameters
     ----------

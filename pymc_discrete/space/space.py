@@ -110,7 +110,7 @@ class Variable:
 
     @property
     def moves(self) -> int:
-        """The number of neighbours of each site that differ from the current value."""
+        """The largest number of values, other than the current one, to which a site can move."""
         return self.K - 1 if self.finite else self.K
 
     @property
