@@ -220,7 +220,9 @@ def in_tensor(leaf: Variable) -> Variable:
 
 
 def with_dims(tensor: Variable, like: Variable) -> Variable:
-    """A tensor as an xtensor with the dims of `like`; a random generator as one of `pymc.dims`, if `like` is one."""
+    """A tensor as an xtensor with the dims of `like`; or, if `like` is a random generator of xtensors, a
+    generator as one of these.
+    """
     if isinstance(like.type, XRandomGeneratorType):
         return rng_to_xrng(tensor)
     return xtensor_from_tensor(tensor, dims=like.type.dims)

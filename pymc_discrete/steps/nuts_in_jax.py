@@ -119,8 +119,8 @@ class NutsInJax(DrawsAhead, BlockedStep):
         return f"CollapsedNUTS for {shown([v.name for v in self.vars])}"
 
     def _ahead_if_whole(self) -> None:
-        """From now on, make draws before PyMC asks for them, if the step moves its whole model and all of it can
-        be drawn in JAX.
+        """From now on, make draws before PyMC asks for them, if the step moves its whole model and JAX can
+        move all variables.
         """
         if len(self.vars) == len(self.model.value_vars) and moved_in_jax(self.model) is not None:
             self.settings = f"{self.named()}; {self.options}"

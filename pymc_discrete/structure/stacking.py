@@ -369,11 +369,11 @@ class Stacked:
     ----------
     terms : [(name, tensor)]
     values : the block's value variables, of static shapes
-    kinds : {name of a value variable: key}; of the variables in stacked terms, only those of equal keys become
-        parts of one vector, and one without a key stays by itself
+    kinds : {name of a value variable: key}; of the variables in stacked terms, only those of equal keys
+        become parts of one vector, and one without a key stays by itself
     others : {name: the model's other value variables that become one vector of this name, or a single one}
-    united : groups of names of value variables without keys; each group becomes one vector, whatever terms the
-        variables are in
+    united : groups of names of value variables without keys; each group becomes one vector, whatever terms
+        the variables are in
 
     Attributes
     ----------
