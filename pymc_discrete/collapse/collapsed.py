@@ -412,9 +412,12 @@ class Collapsed:
         Parameters
         ----------
         x : (d,) int, the current values of the sites
-        usual : (d,) float, values about which stretches are laid; they must not depend on x
+        usual : (d,) float, values about which stretches are laid; they must not depend on x; it is not read
+            if no site has a stretch
         first : () bool, whether the chain is at its start
         """
+        if self.whole:
+            return jnp.zeros(0, int)
         key_stretches, key_part = jax.random.split(key)
         part = None
         if isinstance(self.sums, SumsOfParts):
@@ -494,9 +497,12 @@ class Collapsed:
 
         Parameters
         ----------
-        usual : (..., d) float, values about which stretches are laid
+        usual : (..., d) float, values about which stretches are laid; where there are no stretches, only its
+            leading axes are read
         """
         half, lower = self.sums.counts // 2, self.sums.elements.first
+        if not self.stretched.any():
+            return xp.broadcast_to(lower, (*usual.shape[:-1], len(lower)))
         usual = xp.round(usual).astype(int)
         return xp.where(self.stretched, xp.maximum(xp.maximum(usual - half, lower) - half, lower), lower)
 

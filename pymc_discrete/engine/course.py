@@ -377,7 +377,7 @@ class Course:
             most = min(most, max(tune + self._order.draws - first, 1))
         count = max(min(self._count, most, self._size, limit or self._size), 1)
         compiled, begin = engine.program.begun("run"), time.perf_counter()
-        states, draws, stats = chains.records(chains.run(first, count, 1, self._size), count)
+        (states,), draws, stats = chains.records(chains.run(first, count, 1, self._size), count)
         each = (time.perf_counter() - begin) / count
         grown = self._count * GROWTH
         self._count = max(min(grown, int(CHUNK_SECONDS / each)) if compiled else grown, 1)
@@ -466,8 +466,8 @@ class Course:
         if used == 0:
             return before
         again = RunningChains(self._engine.program, on_hosts(before), self._order.seed, None)
-        states, _, _ = again.records(again.run(chunk.first, used, 1, self._size), used)
-        return states
+        again.records(again.run(chunk.first, used, 1, self._size), used)
+        return again.states
 
     # ------------------------------------------------------------ warnings
     def _note(self, used: int) -> None:

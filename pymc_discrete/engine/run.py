@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import jax
@@ -68,7 +69,13 @@ class ChainsRun:
             self.size, max(-(-draws // PROGRESS_UPDATES), TUNING_CHUNK)
         )  # the number of draws in a chunk
         self.bar, self.callback = bar, callback
-        self.states = chains.states  # the states of the chains after the last stored draw
+        # the states of the shares after the last stored draw
+        self._after = [share.state for share in chains.shares]
+
+    @property
+    def states(self) -> ChainState:
+        """(chains, ...), the states of the chains after the last stored draw."""
+        return self.chains.joined(self._after)
 
     def complete(self, keep_warmup: bool) -> None:
         """Tune and draw. After a KeyboardInterrupt the draws made so far are kept."""
@@ -103,9 +110,8 @@ class ChainsRun:
                 self._between(t)
             if t == self.tune:
                 self._end_of_tuning(stats["lp"][:, -1])
-            self.store.write(
-                WARMUP, count * thin, {"draws": draws, "stats": stats} if keep else {}, self.chains.states
-            )
+            groups = {"draws": draws, "stats": stats} if keep else {}
+            self.store.write(WARMUP, count * thin, groups, lambda: self.chains.states)
             self.bar.advance(count * thin, time.perf_counter() - begin, stats, tuning=True)
 
     def _between(self, t: int) -> None:
@@ -194,17 +200,18 @@ class ChainsRun:
                 if len(waiting) == 1 and sent < self.draws:
                     continue
             pending, count = waiting.pop(0)
-            states, draws, stats = self.chains.records(pending, count)
+            after, draws, stats = self.chains.records(pending, count)
             if not self.tune and not self.store.done(POSTERIOR):
-                self._check_first(states)
+                self._check_first(self.chains.joined(after))
             if np.isnan(stats["lp"]).any() or np.isposinf(stats["lp"]).any():
                 raise SamplingError(
                     "The log density became nan or +inf. Look for nan in the data and for parameters "
                     "outside their domain."
                 )
             self._check_possible(stats["lp"])
-            self.store.write(POSTERIOR, count, {"draws": draws, "stats": stats}, states)
-            self.states = states
+            groups = {"draws": draws, "stats": stats}
+            self.store.write(POSTERIOR, count, groups, partial(self.chains.joined, after))
+            self._after = after
             self.bar.advance(count, time.perf_counter() - begin, stats, tuning=False)
             begin = time.perf_counter()
             if self.callback is not None:
@@ -219,8 +226,9 @@ def chunk_size(chains: RunningChains, chunk: int | str) -> int:
     """
     if chunk != "auto":
         return int(chunk)
-    each = max(chains.program.recorder.bytes_per_draw(chains.states.point, chains.program.numbers), 1)
-    together = jax.tree.leaves(chains.shares[0].state)[0].shape[0]
+    points = chains.shares[0].state.point
+    each = max(chains.program.recorder.bytes_per_draw(points, chains.program.numbers), 1)
+    together = jax.tree.leaves(points)[0].shape[0]
     most = min(CHAIN_BYTES / each, SHARE_BYTES / (each * together))
     return int(2 ** np.floor(np.log2(np.clip(most, 1, LARGEST_CHUNK))))
 

@@ -111,8 +111,8 @@ class RunningChains:
             jax.tree.map(lambda a, chosen=chosen: np.asarray(a)[chosen], whole) for chosen in self._numbers
         ]
 
-    def _joined(self, parts: list[Any]) -> Any:
-        """(chains, ...), the arrays of all shares joined; repeated chains are dropped."""
+    def joined(self, parts: list[Any]) -> Any:
+        """(chains, ...), a copy of the arrays of all shares, joined; repeated chains are dropped."""
         if len(parts) == 1:
             return parts[0]
         return jax.tree.map(
@@ -122,7 +122,7 @@ class RunningChains:
     @property
     def states(self) -> ChainState:
         """(chains, ...), the states of all chains; they must not be read while a share computes."""
-        return self._joined([share.state for share in self.shares])
+        return self.joined([share.state for share in self.shares])
 
     def run(self, first: int, count: int, thin: int, size: int) -> list[Future]:
         """Start `Program.run` on all shares; `records` waits for the results."""
@@ -138,12 +138,16 @@ class RunningChains:
         arguments = (first.identities, first.state, self._numbers_of_model, *[number] * 3)
         return self.program.begin("run", *arguments, size=size)
 
-    def records(self, pending: list[Future], count: int) -> tuple[ChainState, dict[str, Any], dict[str, Any]]:
-        """The states after `run`, and its `count` draws and statistics, {name: (chains, count, ...)}."""
+    def records(
+        self, pending: list[Future], count: int
+    ) -> tuple[list[ChainState], dict[str, Any], dict[str, Any]]:
+        """The states of the shares after `run`, and its `count` draws and statistics, {name: (chains, count,
+        ...)}.
+        """
         parts = [future.result() for future in pending]
         kept = [jax.tree.map(lambda a: on_host(a)[:, :count], tuple(records)) for _, *records in parts]
-        draws, stats = self._joined(kept)
-        return self._joined([state for state, *_ in parts]), self.program.on_host(draws), stats
+        draws, stats = self.joined(kept)
+        return [state for state, *_ in parts], self.program.on_host(draws), stats
 
     def move_to(self, point: dict[str, np.ndarray]) -> None:
         """Put the only chain at a point {variable or vector: array}."""

@@ -5,6 +5,7 @@ import json
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ class Memory:
     def load_state(self, like: Any) -> Any:
         raise LookupError("nothing was kept")
 
-    def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
+    def write(
+        self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Callable[[], Any]
+    ) -> None:
         first = self.done(part)
         for kind, group in groups.items():
             kept = self._arrays.setdefault((part, kind), {})
@@ -191,13 +194,15 @@ class Checkpoint:
         return jax.tree.unflatten(structure, leaves)
 
     # ------------------------------------------------------------ chunks
-    def write(self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Any) -> None:
+    def write(
+        self, part: str, count: int, groups: dict[str, dict[str, np.ndarray]], state: Callable[[], Any]
+    ) -> None:
         """Write the next `count` draws of a part, {kind: {name: (chains, count, ...)}}, and the states after
-        them.
+        them, which `state` returns.
         """
         first, crc = self.done(part), {}
         # `on_host` gathers arrays from all processes, so every process must call it
-        leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state))}
+        leaves = {f"a{n}": on_host(leaf) for n, leaf in enumerate(jax.tree.leaves(state()))}
         if jax.process_index():  # only the first process writes
             names = {f"{part}-{kind}": list(group) for kind, group in groups.items()}
             self.progress["names"] = {**self.progress["names"], **names}

@@ -38,6 +38,9 @@ class SummedState(NamedTuple):
     transitions : (d,) int, the number of transitions since tuning in which the site was summed out, whose
         probabilities are added up
     far_out : for each site, in how many transitions since tuning its value was at the far end of its stretch
+
+    Where every transition sums all sites over all of their values, `usual` and `far_out` have no elements,
+    and `transitions` has one, since a million sites would each have the same number.
     """
 
     usual: Any
@@ -113,10 +116,11 @@ class SummedBlock(Block):
 
     def nothing_seen(self, point: dict[str, np.ndarray]) -> SummedState:
         """The state of a chain before its first draw, which starts at a point {variable: value}."""
-        usual = self._on_host(point).astype(float)
-        nothing = np.zeros(usual.shape, int)
+        usual = self._on_host(point).astype(float)[: 0 if self.collapsed.whole else None]
+        no_draws = np.zeros(usual.shape, np.int32)
+        transitions = np.zeros(1, np.int32) if self.collapsed.whole else no_draws
         return SummedState(
-            usual, self.collapsed.no_probabilities(), nothing, FarOut(nothing, nothing, nothing)
+            usual, self.collapsed.no_probabilities(), transitions, FarOut(no_draws, no_draws, no_draws)
         )
 
     def dispersed(
@@ -171,19 +175,20 @@ class SummedBlock(Block):
             of_v = values[start : start + v.size]
             new[v.name] = of_v.reshape(old[v.name].shape).astype(old[v.name].dtype)
         logdensity = self.collapsed.density.logdensity(x, context)
-        # The mean `usual` gives later tuning draws more weight. Once tuning ends, the windows of values whose
-        # probabilities are added up are laid about this mean.
-        weight = jnp.where(t < old[TUNE], 4.0 / (t + 4.0), 0.0)
-        usual = state.usual + weight * (x - state.usual)
-        counted = (t >= old[TUNE]) & self.collapsed.sums.within(stretches)
+        usual, far_out, counted = state.usual, state.far_out, jnp.expand_dims(t >= old[TUNE], 0)
+        if not self.collapsed.whole:
+            # The mean `usual` gives later tuning draws more weight. Once tuning ends, the windows of values
+            # whose probabilities are added up are laid about this mean.
+            weight = jnp.where(t < old[TUNE], 4.0 / (t + 4.0), 0.0)
+            usual = usual + weight * (x - usual)
+            far_out = far_out.after(counted & self.collapsed.far_out(x, state.usual))
+            counted = counted & self.collapsed.sums.within(stretches)
         sums = state.probabilities
         if p is not None:
             p = jnp.where(counted[:, None], p, 0.0)
             window = self.collapsed.window(state.usual)
             sums = self.collapsed.with_probabilities(sums, p, stretches, window)
-        out = (t >= old[TUNE]) & self.collapsed.far_out(x, state.usual)
-        seen = SummedState(usual, sums, state.transitions + counted, state.far_out.after(out))
-        return new, seen, total, logdensity
+        return new, SummedState(usual, sums, state.transitions + counted, far_out), total, logdensity
 
     # ------------------------------------------------------------ results
     def leaving(self, points: list[dict[str, np.ndarray]]) -> dict[str, Leaving]:
@@ -202,8 +207,9 @@ class SummedBlock(Block):
     def groups(self, states: Any, coords: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, Dataset]:
         if not self.collapsed.gives_probabilities:
             return {}
-        transitions = on_host(states.transitions)
         space, partial = self.collapsed.density.space, self.collapsed.stretched
+        transitions = on_host(states.transitions)
+        transitions = np.broadcast_to(transitions, (len(transitions), space.d))
         if missing := int((transitions == 0).any(axis=0).sum()):
             _log.info(
                 f"The group probabilities has nan for {missing} of the {space.d} sites of "

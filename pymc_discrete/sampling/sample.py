@@ -273,16 +273,13 @@ def sample(
             program = Program(model, blocks, planned.packing, outputs, used, counted, planned.ladder)
             if used.shape[1] > 1 and not program.divides_chains(planned.point):
                 _log.warning(UNDIVIDED.format(used.shape[1]))
+            # chains in states of the right shapes, without their values
+            anywhere = partial(program.start, [planned.point] * chains, False)
             if not program.begun("run"):
-                # The program is compiled in a background thread while starting points are checked. The chains
-                # `anywhere` begin the compilation, and to close them does not stop it.
-                with closing(
-                    RunningChains(program, program.start([planned.point] * chains, False), seed, threads)
-                ) as anywhere:
-                    anywhere.begin(chunk_size(anywhere, chunk))
+                begin_to_compile(RunningChains(program, anywhere(), seed, threads), chunk)
             for with_gradient in (False, True):
                 if store.begun:
-                    states = store.load_state(like=program.start([planned.point] * chains, False))
+                    states = store.load_state(like=anywhere())
                     _log.info(resumed(checkpoint, store.done(POSTERIOR), draws))
                 else:
                     of_starts = np.random.SeedSequence(seed)
@@ -294,6 +291,7 @@ def sample(
                 begun = time.perf_counter()
                 try:
                     with closing(RunningChains(program, states, seed, threads)) as all_chains:
+                        del states  # which may be large, and are now on the devices
                         run = ChainsRun(model, all_chains, store, tune, draws, thin, chunk, bar, callback)
                         if compute_convergence_checks:
                             import_meanwhile()
@@ -342,6 +340,15 @@ def sample(
         for text in conclusions:
             _log.warning(text)
     return tree
+
+
+def begin_to_compile(chains: RunningChains, chunk: int | str) -> None:
+    """Begin to compile the program in a thread, while starting points are checked.
+
+    The chains are those of any states of the right shapes, and are closed, which does not stop the thread.
+    """
+    with closing(chains):
+        chains.begin(chunk_size(chains, chunk))
 
 
 def as_plain(n: Any) -> Any:

@@ -64,7 +64,7 @@ def test_a_file_may_have_room_for_more_draws_than_are_asked_for(tmp_path):
     written(tmp_path)
     lengthened(tmp_path / file_of("posterior", "draws", "x"), 32)
     store = Checkpoint(tmp_path, {"draws": 12}, {"posterior": 12})
-    store.write("posterior", 4, {"draws": {"x": np.full((2, 4, 3), 2, np.int8)}}, {"a": np.zeros(3)})
+    store.write("posterior", 4, {"draws": {"x": np.full((2, 4, 3), 2, np.int8)}}, lambda: {"a": np.zeros(3)})
     kept = store.read("posterior", "draws")["x"]
     np.testing.assert_array_equal(kept[:, :, 0], [np.repeat([0, 1, 2], 4)] * 2)
 
@@ -184,9 +184,9 @@ def test_an_interrupted_write_leaves_whole_draws():
             raise KeyboardInterrupt
 
     store, chunk = Memory(), np.arange(24).reshape(2, 4, 3)
-    store.write("posterior", 4, {"draws": {"x": chunk, "y": chunk}}, None)
+    store.write("posterior", 4, {"draws": {"x": chunk, "y": chunk}}, lambda: None)
     with pytest.raises(KeyboardInterrupt):
-        store.write("posterior", 4, {"draws": {"x": chunk + 24, "y": Interrupting()}}, None)
+        store.write("posterior", 4, {"draws": {"x": chunk + 24, "y": Interrupting()}}, lambda: None)
     for name, kept in store.read("posterior", "draws").items():
         np.testing.assert_array_equal(kept, chunk, err_msg=name)
 
@@ -196,7 +196,7 @@ def written(folder, settings=None):
     store = Checkpoint(folder, settings or {"draws": 8}, {"posterior": 8})
     for n in range(2):
         draws = {"x": np.full((2, 4, 3), n, np.int8)}
-        store.write("posterior", 4, {"draws": draws}, {"a": np.arange(3.0) + n})
+        store.write("posterior", 4, {"draws": draws}, lambda n=n: {"a": np.arange(3.0) + n})
     return store
 
 
@@ -207,7 +207,7 @@ def test_any_name_of_a_variable(tmp_path):
         "posterior",
         2,
         {"draws": {name: np.full((1, 2), n) for n, name in enumerate(names)}},
-        {"a": np.zeros(1)},
+        lambda: {"a": np.zeros(1)},
     )
     for n, (name, kept) in enumerate(
         Checkpoint(tmp_path, {"draws": 2}, {"posterior": 2}).read("posterior", "draws").items()
