@@ -319,18 +319,29 @@ class Space:
         self.windowed = np.concatenate([np.full(v.size, not v.finite) for v in variables])
         self.nominal = np.concatenate([np.full(v.size, v.nominal) for v in variables])
         self.constrained = np.concatenate([np.full(v.size, v.constraint is not None) for v in variables])
-        self.column = np.zeros((self.d, self.K), np.int64)
-        self.exists = np.zeros((self.d, self.K), bool)
-        self.opposite = np.zeros((self.d, self.K), np.int64)
+
+    # The tables of neighbours are made when they are read: of millions of sites that are summed out, none is.
+    @cached_property
+    def column(self) -> np.ndarray:
+        found = np.zeros((self.d, self.K), np.int64)
         for a, v in self.blocks:
-            b = a + v.size
-            if v.offsets is None:
-                self.column[a:b, : v.K] = np.arange(v.K)
-                self.exists[a:b, : v.K] = np.arange(v.K) < v.counts[:, None]
-            else:
-                self.column[a:b, : v.K] = v.offsets
-                self.exists[a:b, : v.K] = True
-                self.opposite[a:b, : v.K] = [int(np.flatnonzero(v.offsets == -o)[0]) for o in v.offsets]
+            found[a : a + v.size, : v.K] = np.arange(v.K) if v.offsets is None else v.offsets
+        return found
+
+    @cached_property
+    def exists(self) -> np.ndarray:
+        found = np.zeros((self.d, self.K), bool)
+        for a, v in self.blocks:
+            found[a : a + v.size, : v.K] = v.offsets is not None or np.arange(v.K) < v.counts[:, None]
+        return found
+
+    @cached_property
+    def opposite(self) -> np.ndarray:
+        found = np.zeros((self.d, self.K), np.int64)
+        for a, v in self.blocks:
+            if v.offsets is not None:
+                found[a : a + v.size, : v.K] = [int(np.flatnonzero(v.offsets == -o)[0]) for o in v.offsets]
+        return found
 
     @classmethod
     def build(
