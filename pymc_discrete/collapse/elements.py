@@ -307,7 +307,8 @@ class Sparse:
             rows = take_rows(jnp.asarray(values), sites)
             return jnp.clip(rows[:, : len(step)] if every else rows[:, step], lower, upper)
         fixed = np.clip(self.first[sites][:, None] + step, lower, upper)
-        return fixed[:1] if (fixed == fixed[:1]).all() else fixed
+        # a copy, since a view would keep the whole array
+        return fixed[:1].copy() if (fixed == fixed[:1]).all() else fixed
 
     def _at_all(self, context: ContextOfModel, values: Any, steps: np.ndarray):
         """(S,) nats, the log density at S states.

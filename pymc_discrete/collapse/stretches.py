@@ -16,6 +16,7 @@ integers are divided, without looking at z, into sets of L values that are one, 
 is the set that holds z. So every value can be reached from every other one.
 """
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -66,10 +67,18 @@ class Stretches:
         self.lengths, self.stretched, self.lower, self.upper = lengths, stretched, lower, upper
         self.columns = np.arange(lengths.max(initial=1))
         self.single = -(-lengths // 3)  # the number of consecutive values
+
+    @cached_property
+    def _doublings(self) -> np.ndarray:
+        """(d, K) int, the logarithms to base 2 of the numbers of values of a stretch's outer intervals."""
         # After every L / 8 intervals, for a stretch of L values, the number of values of an interval doubles.
-        same = np.maximum(lengths // 8, 1)[:, None]
-        self._doublings = np.minimum(1 + self.columns // same, 30)
-        self._ends = np.cumsum(2**self._doublings, axis=1)
+        same = np.maximum(self.lengths // 8, 1)[:, None]
+        return np.minimum(1 + self.columns // same, 30)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        """(d, K) int, for each outer interval the number of values in it and in the intervals before it."""
+        return np.cumsum(2**self._doublings, axis=1)
 
     def intervals(self, usual, xp: Any = jnp) -> tuple[Any, Any]:
         """The intervals about usual values; a stretch has one value of each of them.

@@ -190,7 +190,7 @@ class Sums:
         whole = self.elements.first[:, None] + np.arange(self.counts.max(initial=1))
         moving = self.elements.moving[:, None]
         if stretches is None or not moving.any():
-            return whole, np.zeros_like(whole)
+            return whole, np.broadcast_to(0, whole.shape)
         values, doublings = stretches[: 2 * whole.size].reshape(2, *whole.shape)
         return jnp.where(moving, values, whole), jnp.where(moving, doublings, 0)
 
@@ -205,7 +205,13 @@ class Sums:
         space = self.density.space
         values, doublings = self.summed_values(stretches)
         inside = (values >= space.lower[:, None]) & (values <= space.upper[:, None])
-        support = jnp.where(inside, np.log(2) * doublings, -jnp.inf)
+        if not isinstance(inside, np.ndarray):
+            support = jnp.where(inside, np.log(2) * doublings, -jnp.inf)
+        elif (inside == inside[:1]).all():
+            # the program has one row, and not a constant of as many rows as there are sites
+            support = jnp.broadcast_to(jnp.where(inside[:1], 0.0, -jnp.inf), inside.shape)
+        else:
+            support = jnp.where(inside, 0.0, -jnp.inf)
         return [*self.elements.tables(context, values), support]
 
     @cached_property
@@ -285,6 +291,8 @@ class Sums:
         """(d,) int, the values of the sites; `index` (d,) is the position of each value on the axis of its
         site.
         """
+        if stretches is None or not self.elements.moving.any():
+            return jnp.asarray(self.elements.first) + index
         values, _ = self.summed_values(stretches)
         return jnp.take_along_axis(jnp.asarray(values), index[:, None], axis=1)[:, 0]
 
