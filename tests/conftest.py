@@ -42,7 +42,13 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 # To look for unreachable cycles takes a tenth of the time, since tracing makes millions of objects. Few of
 # these become garbage: `free_memory` looks for them where a process has become large.
 gc.disable()
-MOST_MEMORY = 2.5 * 2**30  # bytes of a process, beyond which it drops all that JAX has compiled
+# The bytes of a process beyond which it drops all that JAX has compiled: its share of half of the machine's
+# memory. To look for garbage then takes ten seconds, and what is needed again is compiled again.
+PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+MOST_MEMORY = 2.5 * 2**30
+if sys.platform == "linux":
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+    MOST_MEMORY = max(MOST_MEMORY, min(half / PROCESSES, 6 * 2**30))
 
 # failed assertions of what tests share show their values too
 pytest.register_assert_rewrite("tests.models", "tests.tools")
