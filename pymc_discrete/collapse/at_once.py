@@ -70,12 +70,13 @@ def sums_worth_it(density: ModelDensity) -> Sums | None:
     """
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
-        groups = [g for g in Sparse(density, counts, shared=True).groups if isinstance(g, ElementGroup)]
+        elements = Sparse(density, counts)
+        groups = [g for g in elements.groups if isinstance(g, ElementGroup)]
         if all(len(g.widths) < 2 for g in groups):
             return None  # no table joins two sites: they are independent, and a sweep draws all at once
         sweep = WORK_PER_SWEEP + sum(len(g.sites) * sum(g.widths) for g in groups)
-        tables = sum(g.entries for g in groups)
         check_about_one_site(counts, [g.sites for g in groups], WORTH_SWEEPS_OF_PATH * sweep)
+        tables = sum(g.entries for g in elements.with_shared_tables())
         sums = Sums(density, counts, WORTH_SWEEPS_OF_PATH * sweep - tables, shared=True)
     except (NotImplementedError, SumTooLarge, TooDear):
         return None

@@ -203,10 +203,10 @@ class Sparse:
         for J in np.unique(each):
             index = np.flatnonzero(each == J)
             of_these = sites[index, :J]
-            counts, which = np.unique(self.counts[of_these], axis=0, return_inverse=True)
-            for n, combination in enumerate(counts):
-                here = which.reshape(-1) == n
-                widths = tuple(combination.tolist())
+            which = classes([self.counts[of_these]], len(of_these))
+            for n, row in enumerate(np.unique(which, return_index=True)[1]):
+                here = which == n
+                widths = tuple(self.counts[of_these[row]].tolist())
                 yield ElementGroup(term, index[here], of_these[here], widths, np.arange(here.sum()))
 
     def alone(self) -> "Sparse":

@@ -78,12 +78,15 @@ def colours(d: int, scopes: Sequence[np.ndarray]) -> np.ndarray:
     ----------
     scopes : a list of (E, J) int, the sites of the tables of each array
     """
+    found = np.zeros(d, int)
+    joining = [sites for sites in scopes if sites.shape[1] > 1]
+    if not joining:
+        return found
     around: list[set[int]] = [set() for _ in range(d)]
-    for sites in scopes:
-        for scope in sites.tolist() if sites.shape[1] > 1 else ():
+    for sites in joining:
+        for scope in sites.tolist():
             for i in scope:
                 around[i].update(scope)
-    found = np.zeros(d, int)
     for i, near in enumerate(around):
         taken = {int(found[j]) for j in near if j < i}
         found[i] = next(c for c in range(len(taken) + 1) if c not in taken)
