@@ -1,4 +1,7 @@
-"""The pages of docs/gallery run from top to bottom: their code, and what it makes of a few draws."""
+"""The pages of docs/gallery run from top to bottom: their code, and what it makes of a few draws.
+
+A random walk stands for NUTS, of which no page asks more than that its draws are there.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,11 +18,11 @@ FEW = 20  # draws, of tuning and kept, in place of those that a page asks for
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of so few draws
 @pytest.mark.parametrize("page", [p.stem for p in sorted(GALLERY.glob("*.md")) if p.stem != "index"])
-def test_pages_run(page, monkeypatch):
+def test_pages_run(page, monkeypatch, walks):
     sample, results = pmd.sample, []
 
     def shortly(*_, **options):
-        results.append(sample(**options | {"draws": FEW, "tune": FEW}))
+        results.append(sample(**options | {"draws": FEW, "tune": FEW, "chains": 2}))
         return results[-1]
 
     monkeypatch.setattr(pmd, "sample", shortly)

@@ -26,7 +26,7 @@ import pytest
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.parts.part import Part
-from pymc_discrete.engine import counts, run
+from pymc_discrete.engine import counts, nuts_with_counts, run
 from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.discrete import DiscreteBlock
 from pymc_discrete.engine.program import Program
@@ -197,7 +197,7 @@ def nuts_along_counts():
     pm.Normal("y", 0.3 * pm.DiscreteUniform("n", 0, 9) + pm.Normal("mu"), 1.0, observed=1.5)
     step = pmd.BlockGibbs()
     step.along = ["n"]
-    return {"step": step, "collapse": False}
+    return {"step": step, "collapse": False, "nuts": {"dense": False}}
 
 
 @case("SliceBlock")
@@ -254,10 +254,13 @@ def sampled(request, monkeypatch):
         monkeypatch.setattr(columns, "MOST_IN_TABLEAU", 0)
         monkeypatch.setattr(columns, "MOST_ROWS", np.inf)
         monkeypatch.setattr(active, "ACTIVE_AT_ONCE", 2)
+    if case.build is nuts_along_counts:
+        monkeypatch.setattr(nuts_with_counts, "DEEPEST_WITH_COUNTS", 2)
     if case.build is clusters_with_counts_in_place_of_draws:
         monkeypatch.setattr(counts, "MOST_ELEMENTS", 2)
     if case.build is counts_that_are_settled_in_32_bits:
         monkeypatch.setattr(adaptation, "STUCK_DRAWS", 0)
+        monkeypatch.setattr("tests.tools.interpreted.LARGEST", 1_000_000)  # it has half as many
     start = Program.start
 
     def watch(self, points, *exact):
@@ -266,19 +269,20 @@ def sampled(request, monkeypatch):
 
     monkeypatch.setattr(Program, "start", watch)
 
+    with pm.Model() as model:
+        options = {
+            "draws": 2,
+            "tune": 3,
+            "chunk": 2,
+            "chains": 2,
+            "random_seed": 1,
+            **QUIET,
+            **case.build(),
+        }
+
     def sample(together):
         monkeypatch.setattr("pymc_discrete.engine.program.side_by_side", lambda device: together)
-        with pm.Model():
-            options = {
-                "draws": 2,
-                "tune": 3,
-                "chunk": 2,
-                "chains": 2,
-                "random_seed": 1,
-                **QUIET,
-                **case.build(),
-            }
-            return pmd.sample(devices=jax.devices(), discard_tuned_samples=False, **options)
+        return pmd.sample(model=model, devices=jax.devices(), discard_tuned_samples=False, **options)
 
     return sample, programs
 
