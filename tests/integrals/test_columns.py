@@ -4,6 +4,7 @@ All is compared with integrals of PyMC's own log density, on models of few colum
 forced.
 """
 
+import functools
 import itertools
 
 import jax
@@ -92,7 +93,9 @@ BUILDS = (
 each_model = pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)
 
 
+@functools.cache
 def prepared(build):
+    """A model, its target, ..., which are made once: what the tests of a model trace of it is shared, too."""
     model, names, coefficients = build()
     point = jittered(model, coefficients)
     target = pmd.target_from_model(model, names, integrate=coefficients).at(point)[1]

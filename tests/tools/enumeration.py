@@ -16,7 +16,7 @@ from pymc_discrete.kernels import loop
 from tests.tools.interpreted import interpreted
 from tests.tools.statistics import g_test, pooled_test
 
-LANES = 8  # chains that `check_kernel` runs side by side
+LEAST_LANES, MOST_LANES = 4, 16  # chains that `check_kernel` runs side by side
 
 
 class Enumerated(NamedTuple):
@@ -149,14 +149,16 @@ def check_kernel(e: Enumerated, kernel, params, seed: int = 0) -> None:
 
     Invariance: states drawn from pi are distributed as pi after one compiled step, and after a draw of two
     transitions, if the kernel has a `sweeper`, which makes them in a way of its own. Reachability: walks from
-    `LANES` states, of 200 moves or more for each state of the target, come to all states with a tenth of the
-    mean probability.
+    as many states as there are lanes, of 200 moves or more for each state of the target, come to all states
+    with a tenth of the mean probability. There are so many lanes that walks of this length make 50,000 moves
+    together, which is what takes the least time.
     """
     rng = np.random.default_rng(seed)
-    moves = max(200 * len(e.states), 50_000 // LANES)
-    drawn = e.states[rng.choice(len(e.states), (LANES, moves), p=e.pi)]
+    number = int(np.clip(250 // len(e.states), LEAST_LANES, MOST_LANES))
+    moves = max(200 * len(e.states), 50_000 // number)
+    drawn = e.states[rng.choice(len(e.states), (number, moves), p=e.pi)]
     wanted = np.flatnonzero(e.pi > 0.1 / len(e.pi))
-    firsts = e.states[rng.choice(wanted, LANES)]
+    firsts = e.states[rng.choice(wanted, number)]
     of_walks = np.broadcast_to(firsts[:, None], drawn.shape)
 
     def step(key, x, target):
@@ -179,7 +181,7 @@ def check_kernel(e: Enumerated, kernel, params, seed: int = 0) -> None:
 
         # one program for both, since to compile it takes longer than to run it
         lanes = jax.jit(jax.vmap(lane, (0, 0, None, None)))
-        keys = jax.random.split(jax.random.key(seed + n), LANES)
+        keys = jax.random.split(jax.random.key(seed + n), number)
         ends = e.index(np.asarray(lanes(keys, drawn, e.target, False)).reshape(-1, e.states.shape[1]))
         assert (ends >= 0).all(), f"a {move.__name__} reached a state of density zero"
         p = g_test(np.bincount(ends, minlength=len(e.pi)), e.pi)
