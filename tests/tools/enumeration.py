@@ -16,7 +16,7 @@ from pymc_discrete.kernels import loop
 from tests.tools.interpreted import interpreted
 from tests.tools.statistics import g_test, pooled_test
 
-LEAST_LANES, MOST_LANES = 4, 16  # chains that `check_kernel` runs side by side
+LEAST_LANES, MOST_LANES = 8, 16  # chains that `check_kernel` runs side by side
 
 
 class Enumerated(NamedTuple):
