@@ -237,8 +237,16 @@ def test_steps_have_the_variables_that_pymc_knows():
 
 
 # ---------------------------------------------------------------- one model, which may change
+@pytest.fixture
+def little_to_collect():
+    """The garbage collector leaves alone what earlier tests have made, in which to look would take seconds."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("little_to_collect")
 def test_a_model_has_one_in_tensors():
-    gc.freeze()  # of what earlier tests made nothing is looked for, which would take seconds
     named, plain = mixture()
     made = in_tensors(named)
     assert [in_tensors(m) for m in (named, made, plain)] == [made, made, plain]
@@ -246,7 +254,6 @@ def test_a_model_has_one_in_tensors():
     gone = weakref.ref(named)
     del named
     gc.collect()
-    gc.unfreeze()
     assert gone() is None
 
 
