@@ -239,7 +239,7 @@ def test_steps_have_the_variables_that_pymc_knows():
 # ---------------------------------------------------------------- one model, which may change
 @pytest.fixture
 def little_to_collect():
-    """The garbage collector leaves alone what earlier tests have made, in which to look would take seconds."""
+    """The garbage collector leaves alone what earlier tests have made: to look in it would take seconds."""
     gc.freeze()
     yield
     gc.unfreeze()
