@@ -3,10 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pymc as pm
 import pytest
 import scipy.stats
 
+from pymc_discrete.collapse.marginalize import density_to_sum
 from pymc_discrete.collapse.stretches import STRIDES, FarOut, Stretches
+from pymc_discrete.collapse.sums import Sums
+from pymc_discrete.runtime.model_settings import model_settings
 
 pytestmark = pytest.mark.shares_programs
 
@@ -101,3 +105,18 @@ def test_the_far_end():
     for x, far in ((low, True), (high - 1, True), (high + 500, True), (100, False), (low + 12, False)):
         assert stretches.far_out(np.array([x]), np.array([100.0]), np).tolist() == [far]
     assert not stretches.far_out(np.array([0]), np.array([3.0]), np).any()  # at its bound
+
+
+# ---------------------------------------------------------------- tables wider than a site's support
+def test_values_beyond_a_bound_have_no_part_in_a_sum():
+    with pm.Model() as model:
+        a, b = pm.DiscreteUniform("a", 2, 3), pm.DiscreteUniform("b", 0, 2)
+        pm.Potential("p", 0.7 * a * b - 0.2 * b)
+    want = {(i, j): np.exp(0.7 * i * j - 0.2 * j) / 6 for i in (2, 3) for j in (0, 1, 2)}
+    with model_settings():
+        density = density_to_sum(model, ["a", "b"], None)
+        sums, context = Sums(density, np.array([3, 3])), density.without_parts([])
+        keys = jax.random.split(jax.random.key(1), 50)
+        total, x = jax.vmap(lambda key: sums.total_and_draw(key, context))(keys)
+    np.testing.assert_allclose(total, np.log(sum(want.values())))
+    assert {tuple(row) for row in np.asarray(x).tolist()} <= set(want)
