@@ -227,7 +227,7 @@ def drawn_coefficients(key, form: PredictorForm) -> tuple[Any, Any, Any]:
 
 
 def joint_logdensity(form: PredictorForm, beta, a, eta):
-    """() nats, a log density at a state of the coefficients, not normalised.
+    """() nats, the log density that `form` describes at given coefficients, up to a constant.
 
     Parameters
     ----------

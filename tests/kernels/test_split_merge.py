@@ -183,9 +183,9 @@ def test_matrices(build):
         check_matrix(P[np.ix_(states, states)], pi, proposed[states])
 
 
-# Moves of two labels are a part of the sweeps below, and those of integrated means have a window there.
+# Moves of integrated means are those of labels with a window, below.
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [labels_with_means, beside_others])
+@pytest.mark.parametrize("build", [two_labels, labels_with_means, beside_others])
 def test_compiled_moves(build):
     e = enumerated(build)
     check_runs(run_steps(e, kernel_of(e.target), None, runs=20_000, level=1), matrix_of(build)[0])
