@@ -12,8 +12,10 @@ from jax.extend.mlir.passmanager import PassManager
 
 from pymc_discrete.runtime.jax_settings import jitted
 
-LARGEST = 300_000  # elements that a program computes: to interpret each takes about a microsecond
-FEW = 10  # calls of a program that are interpreted where it may be called often
+LARGEST = 300_000  # elements that a program computes: to interpret each takes a microsecond at most
+# A program that may be called often is interpreted for FEW calls. If it has no loop, it is interpreted for as
+# many as compute TOGETHER elements, if these are more, which takes about as long as to compile it.
+FEW, TOGETHER = 10, 5 * LARGEST
 
 stablehlo.register_stablehlo_passes()
 # the interpreter knows no special functions, which become series here
@@ -30,49 +32,64 @@ def interpreted(function: Callable) -> Callable:
     programs: dict[Any, Callable] = {}
 
     def run(*arguments: Any) -> Any:
-        leaves, tree = jax.tree.flatten(arguments)
-        leaves = [np.asarray(leaf) for leaf in leaves]
-        key = jax.config.jax_enable_x64, tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        key, leaves = shapes_and_leaves(arguments)
         if key not in programs:
-            programs[key] = program(traced, arguments)
+            lowered = traced.lower(*arguments)
+            found, _ = program(lowered, traced)
+            programs[key] = found or compiled_for_numpy(lowered)
         return programs[key](arguments, leaves)
 
     return run
 
 
 def interpreted_at_first(function: Callable, level: Any = None) -> Callable:
-    """As `jitted` of the package, but that the first `FEW` calls for arrays of equal shapes are interpreted.
+    """As `jitted` of the package, but that the first calls for arrays of equal shapes are interpreted.
 
     It stands for that function where methods of a density are compiled, since a test calls most of them a few
     times; `level` is for those that it calls more often.
     """
-    compiled, interpreter = jitted(function, level), interpreted(function)
-    calls: dict[Any, int] = {}
+    compiled, traced = jitted(function, level), jax.jit(function, keep_unused=True)
+    programs: dict[Any, Callable | None] = {}
+    left: dict[Any, int] = {}  # how many calls are still interpreted
 
     def run(*arguments: Any) -> Any:
-        leaves, tree = jax.tree.flatten(arguments)
-        if any(isinstance(leaf, jax.Array) and len(leaf.devices()) > 1 for leaf in leaves):
+        if any(isinstance(a, jax.Array) and len(a.devices()) > 1 for a in jax.tree.leaves(arguments)):
             return compiled(*arguments)
-        key = (
-            jax.config.jax_enable_x64,
-            tree,
-            tuple((np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves),
-        )
-        calls[key] = calls.get(key, 0) + 1
-        if calls[key] > FEW:
+        key, leaves = shapes_and_leaves(arguments)
+        if key not in programs:
+            programs[key], left[key] = program(traced.lower(*arguments), traced)
+        interpreter = programs[key]
+        if interpreter is None or not left[key]:
             return compiled(*arguments)
-        return jax.tree.map(jnp.asarray, interpreter(*arguments))
+        left[key] -= 1
+        return jax.tree.map(jnp.asarray, interpreter(arguments, leaves))
 
     return run
 
 
-def program(traced: Any, arguments: tuple) -> Callable:
-    """A function of arguments and their leaves, for all arguments of these shapes."""
-    lowered = traced.lower(*arguments)
+def shapes_and_leaves(arguments: tuple) -> tuple[Any, list[np.ndarray]]:
+    """What distinguishes the programs of a function for other arguments, and the arrays in the arguments."""
+    leaves, tree = jax.tree.flatten(arguments)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    return (jax.config.jax_enable_x64, tree, tuple((a.shape, a.dtype) for a in arrays)), arrays
+
+
+def compiled_for_numpy(lowered: Any) -> Callable:
+    """A function of arguments and their leaves, compiled; its results are arrays of NumPy."""
+    compiled = lowered.compile()
+    return lambda arguments, leaves: jax.tree.map(np.asarray, compiled(*arguments))
+
+
+def program(lowered: Any, traced: Callable) -> tuple[Callable | None, int]:
+    """A function of arguments and their leaves that interprets, and for how many calls it pays.
+
+    The function is None where the interpreter does not know an operation, or would take long.
+    """
     module = lowered.compiler_ir("stablehlo")
-    if not is_small(module.operation):
-        compiled = lowered.compile()
-        return lambda arguments, leaves: jax.tree.map(np.asarray, compiled(*arguments))
+    names, elements = operations(module.operation)
+    if "stablehlo.custom_call" in names or elements >= LARGEST:
+        return None, 0
+    calls = FEW if "stablehlo.while" in names else max(FEW, TOGETHER // max(elements, 1))
     with module.context:
         PassManager.parse(SPECIAL_FUNCTIONS).run(module.operation)
     shapes, structure = jax.tree.flatten(lowered.out_info)
@@ -89,7 +106,7 @@ def program(traced: Any, arguments: tuple) -> Callable:
             arrays = [np.array(a, s.dtype).reshape(s.shape) for a, s in zip(results, shapes, strict=True)]
         return jax.tree.unflatten(structure, arrays)
 
-    return run
+    return run, calls
 
 
 def constant(a: np.ndarray) -> ir.DenseElementsAttr:
@@ -97,15 +114,15 @@ def constant(a: np.ndarray) -> ir.DenseElementsAttr:
     return ir.DenseElementsAttr.get(a, signless=a.dtype.kind != "u")
 
 
-def is_small(program: ir.Operation) -> bool:
-    """Whether the interpreter knows all operations of a program, and takes a moment for them."""
-    unknown, elements = False, 0
+def operations(program: ir.Operation) -> tuple[set[str], int]:
+    """The names of the operations of a program, and how many elements these compute, each run once."""
+    names, elements = set(), 0
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
-        nonlocal unknown, elements
-        unknown |= operation.name == "stablehlo.custom_call"
+        nonlocal elements
+        names.add(operation.name)
         elements += sum(int(np.prod(ir.ShapedType(r.type).shape)) for r in operation.results)
         return ir.WalkResult.ADVANCE
 
     program.walk(visit)
-    return not unknown and elements < LARGEST
+    return names, elements
