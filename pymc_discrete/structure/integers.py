@@ -1,4 +1,6 @@
-"""The logarithm of the gamma function of integers, by a table."""
+"""The logarithm of the gamma function of integers, by a table and a series."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -13,27 +15,40 @@ from pytensor.tensor.type import TensorType
 from pymc_discrete.structure.scalar_ops import applies
 
 TABLE = 4096  # the number of integers in the table of log Gamma
+SHORT = 16  # of so few integers log Gamma is computed as if some were large, without asking whether any are
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+@functools.cache
+def table_of(dtype: np.dtype) -> np.ndarray:
+    """(TABLE,) float, log Gamma of 0, 1, ...; the same array each time, so that a program has it once."""
+    # SciPy's function is imported when the first table is made: the import is slow, and most models need no
+    # table
+    from scipy.special import gammaln
+
+    return gammaln(np.arange(TABLE)).astype(dtype)
 
 
 def log_gamma(n):
     """log Gamma(n) of integers n, +inf for n <= 0.
 
-    Where all n are less than `TABLE`, the values are looked up: computing log Gamma takes ten times as long.
+    The values of integers less than `TABLE` are looked up. Those of the others are the first terms of
+    Stirling's series (Abramowitz and Stegun 1964, 6.1.41), whose next term is less than 1e-13, beside values
+    of more than 1e4. If n has more than `SHORT` elements, the series is only computed where some are large. JAX's own log Gamma takes ten
+    times as long as the table, and has a hundred operations, which take long to compile.
     """
-    # SciPy's function is imported when the first table is made: the import is slow, and most models need no
-    # table
-    from scipy.special import gammaln
-
-    n = jnp.asarray(n, int)
-    table = gammaln(np.arange(TABLE))
+    n, dtype = jnp.asarray(n, int), np.dtype(jnp.result_type(float))
 
     def looked_up(n):
-        return jnp.asarray(table, jnp.result_type(float)).at[jnp.maximum(n, 0)].get(mode="clip")
+        return jnp.take(table_of(dtype), jnp.maximum(n, 0), mode="clip")
 
     def computed(n):
-        return jax.lax.lgamma(jnp.maximum(n, 0).astype(jnp.result_type(float)))
+        x = jnp.maximum(n, TABLE).astype(dtype)
+        series = (x - 0.5) * jnp.log(x) - x + 0.5 * np.log(2 * np.pi) + 1 / (12 * x)
+        return jnp.where(n < TABLE, looked_up(n), series)
 
+    if n.size <= SHORT:
+        return computed(n)
     return jax.lax.cond(jnp.all(n < TABLE), looked_up, computed, n)
 
 
