@@ -34,8 +34,9 @@ def log_gamma(n):
 
     The values of integers less than `TABLE` are looked up. Those of the others are the first terms of
     Stirling's series (Abramowitz and Stegun 1964, 6.1.41), whose next term is less than 1e-13, beside values
-    of more than 1e4. If n has more than `SHORT` elements, the series is only computed where some are large. JAX's own log Gamma takes ten
-    times as long as the table, and has a hundred operations, which take long to compile.
+    of more than 1e4. If n has more than `SHORT` elements, the series is only computed where some are large.
+    JAX's own log Gamma takes ten times as long as the table, and has a hundred operations, which take long to
+    compile.
     """
     n, dtype = jnp.asarray(n, int), np.dtype(jnp.result_type(float))
 
