@@ -15,7 +15,7 @@ from pytensor.tensor.type import TensorType
 from pymc_discrete.structure.scalar_ops import applies
 
 TABLE = 4096  # the number of integers in the table of log Gamma
-SHORT = 16  # of so few integers log Gamma is computed as if some were large, without asking whether any are
+ALWAYS_COMPUTED = 16  # for so few integers the series is computed whether it is needed or not
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
@@ -34,9 +34,9 @@ def log_gamma(n):
 
     The values of integers less than `TABLE` are looked up. Those of the others are the first terms of
     Stirling's series (Abramowitz and Stegun 1964, 6.1.41), whose next term is less than 1e-13, beside values
-    of more than 1e4. If n has more than `SHORT` elements, the series is only computed where some are large.
-    JAX's own log Gamma takes ten times as long as the table, and has a hundred operations, which take long to
-    compile.
+    of more than 1e4. If n has more than `ALWAYS_COMPUTED` elements, the series is only computed where some
+    are large. JAX's own log Gamma takes ten times as long as the table, and has a hundred operations, which
+    take long to compile.
     """
     n, dtype = jnp.asarray(n, int), np.dtype(jnp.result_type(float))
 
@@ -48,7 +48,7 @@ def log_gamma(n):
         series = (x - 0.5) * jnp.log(x) - x + 0.5 * np.log(2 * np.pi) + 1 / (12 * x)
         return jnp.where(n < TABLE, looked_up(n), series)
 
-    if n.size <= SHORT:
+    if n.size <= ALWAYS_COMPUTED:
         return computed(n)
     return jax.lax.cond(jnp.all(n < TABLE), looked_up, computed, n)
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from pymc_discrete.structure.integers import SHORT, TABLE, log_gamma
+from pymc_discrete.structure.integers import ALWAYS_COMPUTED, TABLE, log_gamma
 
 BEYOND = np.array([TABLE - 1, TABLE, TABLE + 1, 5000, 99_999, 10**6, 10**9, 2**30])
 NUMBERS = [
-    np.arange(1, SHORT),  # short
+    np.arange(1, ALWAYS_COMPUTED),  # short
     BEYOND,
     np.arange(1, TABLE),  # long, of which all are in the table
     np.concatenate([np.arange(1, TABLE + 300), BEYOND]),  # long, of which some are not
@@ -33,7 +33,7 @@ def test_numbers_beyond_32_bits():
     np.testing.assert_allclose(log_gamma(n), gammaln(n), rtol=4e-16)
 
 
-@pytest.mark.parametrize("length", [1, SHORT + 1])
+@pytest.mark.parametrize("length", [1, ALWAYS_COMPUTED + 1])
 def test_it_is_infinite_where_there_is_no_value(length):
     n = -np.arange(length)
     assert (np.asarray(log_gamma(n)) == np.inf).all()
