@@ -273,7 +273,7 @@ def sample(
             program = Program(model, blocks, planned.packing, outputs, used, counted, planned.ladder)
             if used.shape[1] > 1 and not program.divides_chains(planned.point):
                 _log.warning(UNDIVIDED.format(used.shape[1]))
-            # a function that returns states of the chains with the right shapes and any values
+            # It returns states of all chains, whose values mean nothing: to compile the shapes are enough.
             anywhere = partial(program.start, [planned.point] * chains, False)
             if not program.begun("run"):
                 begin_to_compile(RunningChains(program, anywhere(), seed, threads), chunk)

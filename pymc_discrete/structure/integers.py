@@ -15,13 +15,13 @@ from pytensor.tensor.type import TensorType
 from pymc_discrete.structure.scalar_ops import applies
 
 TABLE = 4096  # the number of integers in the table of log Gamma
-ALWAYS_COMPUTED = 16  # for so few integers the series is computed whether it is needed or not
+ALWAYS_COMPUTED = 16  # so few integers are looked up, and computed for large ones, whichever they are
 INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 @functools.cache
 def table_of(dtype: np.dtype) -> np.ndarray:
-    """(TABLE,) float, log Gamma of 0, 1, ...; the same array each time, so that a program has it once."""
+    """(TABLE,) float, log Gamma of 0, 1, ...; one array for all calls, which a program has once."""
     # SciPy's function is imported when the first table is made: the import is slow, and most models need no
     # table
     from scipy.special import gammaln

@@ -183,7 +183,7 @@ def test_matrices(build):
         check_matrix(P[np.ix_(states, states)], pi, proposed[states])
 
 
-# Moves of integrated means are those of labels with a window, below.
+# Moves where means are integrated out are compiled in `test_labels_with_a_window`.
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [two_labels, labels_with_means, beside_others])
 def test_compiled_moves(build):

@@ -9,10 +9,10 @@ from pymc_discrete.structure.integers import ALWAYS_COMPUTED, TABLE, log_gamma
 
 BEYOND = np.array([TABLE - 1, TABLE, TABLE + 1, 5000, 99_999, 10**6, 10**9, 2**30])
 NUMBERS = [
-    np.arange(1, ALWAYS_COMPUTED),  # short
+    np.arange(1, ALWAYS_COMPUTED),
     BEYOND,
-    np.arange(1, TABLE),  # long, of which all are in the table
-    np.concatenate([np.arange(1, TABLE + 300), BEYOND]),  # long, of which some are not
+    np.arange(1, TABLE),
+    np.concatenate([np.arange(1, TABLE + 300), BEYOND]),
 ]
 
 

@@ -39,7 +39,7 @@ def without_names(posterior: xr.Dataset, partitions: Sequence[str]) -> xr.Datase
 
 
 def first_sites(labels: np.ndarray) -> np.ndarray:
-    """For each site the first site of its cluster, so that two draws of one partition have equal rows.
+    """For each site the first site of its cluster, which does not depend on how the clusters are numbered.
 
     Parameters
     ----------
