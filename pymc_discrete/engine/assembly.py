@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pymc_discrete.engine.nuts_with_counts import NutsWithCounts
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.slice import SliceBlock
 from pymc_discrete.engine.summed import SummedBlock
-from pymc_discrete.integrals.augmented import augmented
+from pymc_discrete.integrals.augmented import AugmentedModel, augmented
 from pymc_discrete.model.blocks import CONTINUOUS, CUSTOM, DISCRETE
 from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.names import shown
@@ -77,6 +78,56 @@ def with_counts(
     return made
 
 
+def steps_that_integrate(steps: Sequence[Any], collapses: bool) -> tuple[list[Any], list[str]]:
+    """The steps that move with continuous variables integrated out, and the names of these variables.
+
+    Parameters
+    ----------
+    collapses : whether discrete variables are summed out while NUTS moves
+
+    Raises
+    ------
+    ValueError
+        If another step, or NUTS with variables summed out, would read variables that these steps integrate
+        out, whose values are out of date until the steps have drawn them.
+    """
+    found = [s for s in steps if s.kind == DISCRETE and s.integrated]
+    integrated = list(dict.fromkeys(name for s in found for name in s.integrated))
+    if len({frozenset(s.integrated) for s in found}) > 1 or (found and collapses):
+        raise ValueError(
+            f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
+            "values of what is integrated out. Give these variables to one step, without collapse=."
+        )
+    return found, integrated
+
+
+def augmented_by(
+    given: AugmentedModel,
+    for_nuts: Callable[..., NutsBlock],
+    names: list[str],
+    integrated: list[str],
+    nuts: dict[str, Any],
+    others: list[Block],
+) -> list[Block]:
+    """All blocks of a model whose coefficients are integrated out given further variables.
+
+    Given the further variables, the scale of all coefficients together hardly changes in a draw, and neither
+    does the scale of their prior. So NUTS on the model itself, without further variables, moves all
+    continuous variables once more at the end of each draw.
+
+    Parameters
+    ----------
+    for_nuts : makes the block in which NUTS moves the variables with given names
+    names : continuous variables that no step moves
+    others : the blocks of the steps
+    """
+    last = for_nuts([*names, *integrated], **nuts)
+    first: list[Block] = [FurtherVariables(last, given)]
+    if moved := [name for name in names if name not in given.beside]:
+        first.append(for_nuts(moved, **nuts, integrate=integrated))
+    return [*first, *others, last]
+
+
 @collection_paused()
 def blocks_of(
     model: pm.Model,
@@ -106,16 +157,7 @@ def blocks_of(
     # the vector of the other step.
     spaces = [s.target.space for s in steps if s.kind == DISCRETE and not s.shared]
     packing = Points([*spaces, *(c.density.space for c in (collapsed, drawn) if c)])
-    integrating = [s for s in steps if s.kind == DISCRETE and s.integrated]
-    integrated = list(dict.fromkeys(name for s in integrating for name in s.integrated))
-    # NUTS and all steps move with coefficients integrated out, so that the coefficients are out of date until
-    # the steps have drawn them. Steps must therefore integrate out the same coefficients: otherwise a step
-    # would read coefficients of another step that are out of date.
-    if len({frozenset(s.integrated) for s in integrating}) > 1 or (integrating and collapsed):
-        raise ValueError(
-            f"Only one step can move with {shown(integrated)} integrated out, since all others see the old "
-            "values of what is integrated out. Give these variables to one step, without collapse=."
-        )
+    integrating, integrated = steps_that_integrate(steps, collapsed is not None)
     # While NUTS and the steps in `integrating` move, some variables are integrated out and keep their values
     # of the previous draw. So NUTS and these steps come first in each draw: the steps end with new values of
     # the integrated variables, which all other blocks read.
@@ -124,27 +166,18 @@ def blocks_of(
     summed = collapsed.density.names if collapsed else ()
     assigned = {*summed, *(name for s in steps for name in s.own_variables)}
     left = [str(v.name) for v in model.value_vars if v.name not in {*assigned, *fixed}]
+    for_nuts = partial(NutsBlock, model, point=point, points=packing, tune=tune, target_accept=target_accept)
     if given := augmented(model, integrated) if integrated else None:
-        # Given the further variables, the scale of all coefficients together hardly changes in a draw, and
-        # neither does the scale of their prior. So NUTS on the model itself, without further variables, moves
-        # all continuous variables once more at the end of each draw.
-        last = NutsBlock(model, [*left, *integrated], point, packing, tune, target_accept, **nuts)
-        first: list[Block] = [FurtherVariables(last, given)]
-        if moved := [name for name in left if name not in given.beside]:
-            options = {**nuts, "integrate": integrated}
-            first.append(NutsBlock(model, moved, point, packing, tune, target_accept, **options))
-        blocks = [*first, *blocks, last]
+        blocks = augmented_by(given, for_nuts, left, integrated, nuts, blocks)
     elif collapsed:
         alone = not steps and not fixed
         blocks.insert(0, CollapsedBlock(collapsed, left, point, packing, tune, target_accept, alone, **nuts))
     elif left:
-        options = {**nuts, "integrate": integrated}
-        if nuts["dense"] == "auto" and not integrated:
-            # If nothing is summed or integrated out, dense="auto" means a diagonal mass matrix: given the
-            # discrete variables, few densities have a ridge, and compiling NUTS for diagonal and dense
-            # matrices takes a third longer.
-            options["dense"] = False
-        by_nuts: list[Block] = [NutsBlock(model, left, point, packing, tune, target_accept, **options)]
+        # If nothing is summed or integrated out, dense="auto" means a diagonal mass matrix: given the
+        # discrete variables, few densities have a ridge, and compiling NUTS for diagonal and dense matrices
+        # takes a third longer.
+        diagonal = {"dense": False} if nuts["dense"] == "auto" and not integrated else {}
+        by_nuts: list[Block] = [for_nuts(left, **(nuts | diagonal), integrate=integrated)]
         if along := with_counts(model, left, point, packing, tune, target_accept, steps, nuts):
             by_nuts.append(along)
         blocks = [*by_nuts, *blocks]

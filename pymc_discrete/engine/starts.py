@@ -96,57 +96,83 @@ def starts_of_chains(
     pymc.exceptions.SamplingError
         If no point with a finite log density was found.
     """
-    judge = next((block for block in blocks if not block.start_program), blocks[0])
     points: list[dict[str, np.ndarray]] = []
     # an ordered set: variables that were moved because their start was impossible
     moved: dict[str, None] = {}
-
-    def usable(point: dict[str, np.ndarray]) -> tuple[float, bool]:
-        logp = judge.logdensity(point)
-        follows = not with_gradient or all(block.gradient_is_finite(point) for block in blocks)
-        return logp, bool(np.isfinite(logp)) and follows
-
-    def start(chain: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        for jitter in drawn.jitters:
-            for _ in range(RETRIES + 1 if jitter else 1):
-                point = given = drawn(chain, jitter, rng)
-                for block in blocks:
-                    point = block.dispersed(point, stay[chain], rng)
-                if refused := outside(blocks, point):
-                    continue
-                logp, possible = usable(point)
-                if possible:
-                    asked = [n for n in point if n in stay[chain] and not np.array_equal(point[n], given[n])]
-                    moved.update(dict.fromkeys(asked))
-                    return point
-            refuse_nan(model)
-            if not refused and np.isneginf(logp):
-                before = point
-                for block in blocks:
-                    point = block.possible(point, rng)
-                refused = outside(blocks, point)
-                logp, possible = usable(point)
-                if possible and not refused:
-                    moved.update({n: None for n in point if not np.array_equal(point[n], before[n])})
-                    return point
-        if refused:
-            raise SamplingError(refused)
-        if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
-            return point
-        if not np.isneginf(logp):
-            for block in blocks:  # a block's own check may raise an error that is more specific
-                block.check_starts([point])
-            raise SamplingError(not_finite(of_model_at(model, point), logp))
-        names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
-        raise SamplingError(impossible(model, point, names, NOT_FOUND))
-
     for chain, child in enumerate(seed.spawn(len(stay))):
-        points.append(start(chain, np.random.default_rng(child)))
+        rng = np.random.default_rng(child)
+        point, names = start_of_chain(model, blocks, drawn, chain, stay[chain], rng, with_gradient)
+        points.append(point)
+        moved.update(dict.fromkeys(names))
     say_moved(list(moved))
     for block in blocks:
         with announced(f"{block.named()}: the log density and its changes, to check the starts"):
             block.check_starts(points)
     return points
+
+
+def start_of_chain(
+    model: pm.Model,
+    blocks: Sequence[Block],
+    drawn: "Jitter | Around",
+    chain: int,
+    stay: set[str],
+    rng: np.random.Generator,
+    with_gradient: bool,
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """A possible starting point of one chain, and the variables that were moved since their starting value
+    was impossible.
+
+    Parameters
+    ----------
+    drawn : a `Jitter` or an `Around`, from which points are drawn
+    chain : its index
+    stay : the discrete variables that are not dispersed
+
+    Raises
+    ------
+    pymc.exceptions.SamplingError
+        If no point with a finite log density was found.
+    """
+    for jitter in drawn.jitters:
+        for _ in range(RETRIES + 1 if jitter else 1):
+            point = given = drawn(chain, jitter, rng)
+            for block in blocks:
+                point = block.dispersed(point, stay, rng)
+            if refused := outside(blocks, point):
+                continue
+            logp, possible = can_start(blocks, point, with_gradient)
+            if possible:
+                return point, [n for n in point if n in stay and not np.array_equal(point[n], given[n])]
+        refuse_nan(model)
+        if not refused and np.isneginf(logp):
+            before = point
+            for block in blocks:
+                point = block.possible(point, rng)
+            refused = outside(blocks, point)
+            logp, possible = can_start(blocks, point, with_gradient)
+            if possible and not refused:
+                return point, [n for n in point if not np.array_equal(point[n], before[n])]
+    if refused:
+        raise SamplingError(refused)
+    if np.isfinite(logp) or (np.isneginf(logp) and any(block.leaves_impossible for block in blocks)):
+        return point, []
+    if not np.isneginf(logp):
+        for block in blocks:  # a block's own check may raise an error that is more specific
+            block.check_starts([point])
+        raise SamplingError(not_finite(of_model_at(model, point), logp))
+    names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
+    raise SamplingError(impossible(model, point, names, NOT_FOUND))
+
+
+def can_start(
+    blocks: Sequence[Block], point: dict[str, np.ndarray], with_gradient: bool
+) -> tuple[float, bool]:
+    """The log density of a point, and whether it is finite, as well as the gradient if this is asked for."""
+    judge = next((block for block in blocks if not block.start_program), blocks[0])
+    logp = judge.logdensity(point)
+    follows = not with_gradient or all(block.gradient_is_finite(point) for block in blocks)
+    return logp, bool(np.isfinite(logp)) and follows
 
 
 def outside(blocks: Sequence[Block], point: dict[str, np.ndarray]) -> str | None:

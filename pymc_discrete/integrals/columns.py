@@ -57,12 +57,9 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
     data, prior = [t for t in terms if t in discrete], [t for t in terms if t not in discrete]
     data = products_first(data, Depends(coefficients.variables), discrete)
     products = gated_products(data, coefficients.variables, discrete, graph)
-    node, design, vector = product_with_matrix(data, products)
-    if node is None or graph.shape(design)[1] > MOST_ROWS * coefficients.p:
+    if (found := gated_design(data, products, coefficients)) is None:
         return None
-    index, factor = arranged(vector, products, coefficients)
-    if index is None or len(np.unique(index)) < len(index) or not one_site_each(factor, graph):
-        return None
+    node, design, index, factor = found
     others = np.setdiff1d(np.arange(coefficients.p), index)
     under_gates = [v for v in coefficients.variables if np.isin(coefficients.places(v), index).any()]
     if any(not np.isin(coefficients.places(v), index).all() for v in under_gates):
@@ -72,7 +69,7 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
     n, m = graph.shape(design)[1], len(others)
     moved, of_gated = Depends(coefficients.variables), Depends(under_gates)
     of_prior = [t for t in prior if t in of_gated]
-    predictor, direction = (pt.tensor(name, shape=(n,), dtype="float64") for name in ("eta", "direction"))
+    predictor, a = pt.tensor("eta", shape=(n,), dtype="float64"), pt.tensor("a", shape=(m,), dtype="float64")
     data = rebuild(data, {node.outputs[0]: as_output(predictor, node)})
     if any(t in of_gated for t in data) or not all(
         is_separable(t, coefficients.variables, moved, graph) for t in of_prior
@@ -82,7 +79,6 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
     total = pt.add(pt.constant(0.0), *(t.sum() for t in data if t in entered))
     if not is_separable_quadratic(total, predictor, graph.size):
         return None
-    a, along = (pt.tensor(name, shape=(m,), dtype="float64") for name in ("a", "along"))
     apart = {v: places for v, places in of_others(coefficients, under_gates)}
 
     def elements_of(vector: Variable) -> dict[Variable, Variable]:
@@ -90,20 +86,7 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
 
     (total,) = rebuild([total], elements_of(a))
     nothing = {predictor: float_constant(np.zeros(n)), a: float_constant(np.zeros(m))}
-    (slope,) = pytensor.grad(total, [predictor])
-    (curved,) = pytensor.grad((slope * direction).sum(), [predictor], disconnected_inputs="ignore")
-    cross = float_constant(np.zeros((n, m)))
-    if m:
-        (by_others,) = pytensor.grad(total, [a], disconnected_inputs="ignore")
-        (mixed,) = pytensor.grad(
-            (by_others * along).sum(), [predictor], disconnected_inputs="ignore", return_disconnected="zero"
-        )
-        (mixed,) = rewritten(rebuild(rebuild([mixed], nothing), {}, opened))
-        if mixed in Depends([along]):
-            cross = -vectorize_graph(mixed, {along: float_constant(np.eye(m))}).T
-    (weights,) = rebuild([-curved], {direction: float_constant(np.ones(n))})
-    slope, weights = rebuild([slope, weights], nothing)
-    slope, weights = rebuild([slope, weights], {}, opened)
+    slope, weights, cross = expanded(total, predictor, a, nothing)
 
     # the priors, and terms that read only coefficients without a gate
     left = [*rebuild(data, {predictor: nothing[predictor]}), *(t for t in prior if t not in of_gated)]
@@ -124,6 +107,72 @@ def form_by_columns(terms: Sequence[Variable], coefficients: Coefficients) -> Co
     if any(v in discrete for v in form[1:]):
         return None
     return Columns(index, others, form)
+
+
+def gated_design(
+    terms: Sequence[Variable], products: Sequence[Product], coefficients: Coefficients
+) -> tuple[Apply, Variable, np.ndarray, Variable] | None:
+    """The product of a design matrix with coefficients and their gates; None if a p x p matrix costs less, or
+    if the terms have no such product.
+
+    Parameters
+    ----------
+    terms : the terms of the data
+    products : the coefficients with gates, each multiplied by its gate
+
+    Returns
+    -------
+    node : the node of the product
+    design : (q, n), the transpose of the design matrix
+    index : (q,), the coefficient of each column of the design matrix
+    factor : (q,), the gate of each, which is one site
+    """
+    graph = coefficients.graph
+    node, design, vector = product_with_matrix(terms, products)
+    if node is None or graph.shape(design)[1] > MOST_ROWS * coefficients.p:
+        return None
+    index, factor = arranged(vector, products, coefficients)
+    if index is None or len(np.unique(index)) < len(index) or not one_site_each(factor, graph):
+        return None
+    return node, design, index, factor
+
+
+def expanded(
+    total: Variable, predictor: Variable, a: Variable, nothing: dict[Variable, Variable]
+) -> tuple[Variable, Variable, Variable]:
+    """The derivatives of a quadratic function of a linear predictor (n,) and of coefficients (m,), at 0.
+
+    Each summand of the function reads one element of the predictor.
+
+    Parameters
+    ----------
+    total : the function, a scalar
+    a : the coefficients
+    nothing : {predictor: zeros, a: zeros}
+
+    Returns
+    -------
+    slope : (n,), the first derivatives by the predictor
+    weights : (n,), the second derivatives by the predictor times -1
+    cross : (n, m), the derivatives by the predictor and the coefficients times -1
+    """
+    (n,), (m,) = predictor.type.shape, a.type.shape
+    direction, along = pt.tensor("direction", shape=(n,), dtype="float64"), a.type("along")
+    (slope,) = pytensor.grad(total, [predictor])
+    (curved,) = pytensor.grad((slope * direction).sum(), [predictor], disconnected_inputs="ignore")
+    cross = float_constant(np.zeros((n, m)))
+    if m:
+        (by_others,) = pytensor.grad(total, [a], disconnected_inputs="ignore")
+        (mixed,) = pytensor.grad(
+            (by_others * along).sum(), [predictor], disconnected_inputs="ignore", return_disconnected="zero"
+        )
+        (mixed,) = rewritten(rebuild(rebuild([mixed], nothing), {}, opened))
+        if mixed in Depends([along]):
+            cross = -vectorize_graph(mixed, {along: float_constant(np.eye(m))}).T
+    (weights,) = rebuild([-curved], {direction: float_constant(np.ones(n))})
+    slope, weights = rebuild([slope, weights], nothing)
+    slope, weights = rebuild([slope, weights], {}, opened)
+    return slope, weights, cross
 
 
 def broadcast(v: Variable, shape: tuple[int, ...]) -> Variable:

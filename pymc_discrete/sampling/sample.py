@@ -324,14 +324,8 @@ def sample(
         "dtype": dtype,
         "target_accept": target_accept,
         "steps": "; ".join(b.described() for b in blocks),
-        **discrete_recorded(model, outputs),
-        **({COUNTED_ATTRIBUTE: json.dumps(counted.names)} if counted.variables else {}),
     }
-    warmup = None if discard_tuned_samples else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
-    kept, stats = store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats")
-    kept = in_order_of([*(v.name for v in outputs), *(v.totals for v in counted.variables)], kept)
-    groups, axes = run.groups, counted.axes()
-    tree = data_tree(model, kept, stats, warmup, attributes, of_idata, groups, planned.likelihood, axes)
+    tree = result_of(model, planned, run, store, attributes, of_idata, discard_tuned_samples)
     if compute_convergence_checks:
         with watched("Looking at the draws"):
             check_convergence(
@@ -354,6 +348,33 @@ def begin_to_compile(chains: RunningChains, chunk: int | str) -> None:
 def as_plain(n: Any) -> Any:
     """A number as a Python number, if it is one of NumPy's integers."""
     return int(n) if isinstance(n, np.integer) else n
+
+
+def result_of(
+    model: pm.Model,
+    planned: PlannedRun,
+    run: ChainsRun,
+    store: Memory | Checkpoint,
+    attributes: dict[str, Any],
+    of_idata: dict[str, Any],
+    discard_tuned: bool,
+) -> DataTree:
+    """The draws of a run as `sample` returns them.
+
+    Parameters
+    ----------
+    attributes : those of the posterior, without the ones that list variables
+    of_idata : the argument `idata_kwargs` of `sample`
+    """
+    outputs, counted = planned.outputs, planned.counted
+    attributes = attributes | discrete_recorded(model, outputs)
+    if counted.variables:
+        attributes[COUNTED_ATTRIBUTE] = json.dumps(counted.names)
+    warmup = None if discard_tuned else (store.read(WARMUP, "draws"), store.read(WARMUP, "stats"))
+    kept, stats = store.read(POSTERIOR, "draws"), store.read(POSTERIOR, "stats")
+    kept = in_order_of([*(v.name for v in outputs), *(v.totals for v in counted.variables)], kept)
+    groups, axes = run.groups, counted.axes()
+    return data_tree(model, kept, stats, warmup, attributes, of_idata, groups, planned.likelihood, axes)
 
 
 def discrete_recorded(model: pm.Model, outputs: Sequence[Any]) -> dict[str, str]:

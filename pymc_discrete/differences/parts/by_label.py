@@ -146,51 +146,61 @@ def after_adding(summands: Variable, sums: Mapping[Variable, Variable]) -> Varia
     summands : (B,), the function at each label
     sums : {sums by label: the number that is added to each of them, (1,)}
     """
-    moved = Depends(sums)
-
-    def change(v: Variable) -> Variable | None:
-        """The change of v when the numbers are added to the sums, as a graph that does not subtract the two
-        values of v; None if there is no such graph.
-        """
-        node = v.owner
-        if v in sums:
-            return sums[v].astype(v.type.dtype)
-        scalar = node.op.scalar_op if node is not None and isinstance(node.op, Elemwise) else None
-        moving = [i for i in node.inputs if i in moved] if scalar is not None else []
-        if isinstance(scalar, GammaLn) and (by := constant_step(moving[0])) in (1.0, -1.0):
-            (inside,) = moving
-            return pt.log(inside) if by == 1.0 else -pt.log(inside - 1.0)
-        changes = [change(i) for i in moving] if isinstance(scalar, Add | Sub | Neg | Mul) else [None]
-        if any(c is None for c in changes) or (isinstance(scalar, Mul) and len(moving) > 1):
-            return None
-        if isinstance(scalar, Mul):
-            return changes[0] * pt.mul(*[i for i in node.inputs if i not in moved])
-        by_input = dict(zip(moving, changes, strict=True))
-        signed = [
-            by_input[i] if n == 0 or not isinstance(scalar, Sub) else -by_input[i]
-            for n, i in enumerate(node.inputs)
-            if i in by_input
-        ]
-        total = pt.add(*signed) if len(signed) > 1 else signed[0]
-        return -total if isinstance(scalar, Neg) else total
-
-    def constant_step(v: Variable) -> float | None:
-        """The change of v when numbers are added to the sums, if it is one constant number; else None."""
-        if v in sums:
-            return constant_number(sums[v])
-        node = v.owner
-        scalar = node.op.scalar_op if isinstance(node.op, Elemwise) else None
-        moving = [i for i in node.inputs if i in moved]
-        if not isinstance(scalar, Add) or len(moving) > 1:
-            return None
-        return constant_step(moving[0])
-
-    found = change(summands)
+    found = change_after_adding(summands, sums, Depends(sums))
     if found is None:
         (then,) = rebuild([summands], {v: v + c.astype(v.type.dtype) for v, c in sums.items()})
         counts = summands.type.dtype == "bool"  # booleans are subtracted as integers
         found = then.astype("int64") - summands.astype("int64") if counts else then - summands
     return found + pt.zeros_like(summands)
+
+
+def change_after_adding(v: Variable, sums: Mapping[Variable, Variable], moved: Depends) -> Any:
+    """The change of v when numbers are added to sums, as a graph that does not subtract two values of v; None
+    if there is no such graph.
+
+    Parameters
+    ----------
+    sums : {sums by label: the number that is added to each of them, (1,)}
+    moved : the variables that depend on the sums
+    """
+    if v in sums:
+        return sums[v].astype(v.type.dtype)
+    node = v.owner
+    if node is None or not isinstance(node.op, Elemwise):
+        return None
+    scalar, moving = node.op.scalar_op, [i for i in node.inputs if i in moved]
+    if isinstance(scalar, GammaLn) and (by := constant_step(moving[0], sums, moved)) in (1.0, -1.0):
+        (inside,) = moving
+        return pt.log(inside) if by == 1.0 else -pt.log(inside - 1.0)
+    if not isinstance(scalar, Add | Sub | Neg | Mul) or (isinstance(scalar, Mul) and len(moving) > 1):
+        return None
+    changes = {i: change_after_adding(i, sums, moved) for i in moving}
+    if any(change is None for change in changes.values()):
+        return None
+    if isinstance(scalar, Mul):
+        return changes[moving[0]] * pt.mul(*[i for i in node.inputs if i not in moved])
+    signed = [
+        changes[i] if n == 0 or not isinstance(scalar, Sub) else -changes[i]
+        for n, i in enumerate(node.inputs)
+        if i in changes
+    ]
+    total = pt.add(*signed) if len(signed) > 1 else signed[0]
+    return -total if isinstance(scalar, Neg) else total
+
+
+def constant_step(v: Variable, sums: Mapping[Variable, Variable], moved: Depends) -> float | None:
+    """The change of v when numbers are added to sums, if it is one constant number; else None.
+
+    The parameters are those of `change_after_adding`.
+    """
+    if v in sums:
+        return constant_number(sums[v])
+    node = v.owner
+    scalar = node.op.scalar_op if isinstance(node.op, Elemwise) else None
+    moving = [i for i in node.inputs if i in moved]
+    if not isinstance(scalar, Add) or len(moving) > 1:
+        return None
+    return constant_step(moving[0], sums, moved)
 
 
 @dataclass
