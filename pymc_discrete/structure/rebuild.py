@@ -16,6 +16,7 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.extra_ops import SearchsortedOp
 from pytensor.tensor.math import Prod, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
@@ -23,6 +24,7 @@ from pytensor.tensor.subtensor import Subtensor
 from pymc_discrete.structure.analysis import Depends
 
 SIZES = 16  # a constant with more elements is not taken for a shape, which `known_size` computes with
+MOST_COMPARED = 64  # positions in a sorted vector of at most this many elements are found by comparisons
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 
@@ -107,8 +109,8 @@ def known_size(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
 
 
 def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) -> list[Variable] | None:
-    """The outputs of an Op that contains other Ops (logsumexp, xlogy) as a graph of these; None for other
-    Ops.
+    """The outputs of an Op that contains other Ops (logsumexp, xlogy) as a graph of these, as well as those
+    of a search in a short sorted vector; None for other Ops.
 
     The analyses have rules for the inner Ops only.
 
@@ -121,7 +123,25 @@ def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) 
         return rebuild(node.op.build_inner_graph(*inputs), {}, inside)
     if isinstance(node.op, OpFromGraph):
         return rebuild(node.op.fgraph.bind(dict(zip(node.op.inner_inputs, inputs, strict=True))), {}, inside)
+    if isinstance(node.op, SearchsortedOp):
+        return as_comparisons(node, inputs)
     return steps_at_once(node, inputs, inside) if isinstance(node.op, Scan) else None
+
+
+def as_comparisons(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+    """The positions in a sorted vector as the number of its elements that come before; None if it is long.
+
+    JAX's search is a loop, which in programs of many small operations takes longer than all comparisons do,
+    and the analyses cannot see that each position depends on one value only.
+    """
+    ordered, values, *_ = inputs  # where an index sorts the vector: the order makes no difference to a count
+    (n,) = ordered.type.shape
+    if n is None or n > MOST_COMPARED:
+        return None
+    after = pt.lt if node.op.side == "right" else pt.le
+    # a value that is nan comes after all elements, and is less than none
+    before = pt.invert(after(values[..., None], ordered))
+    return [before.sum(axis=-1).astype(node.outputs[0].type.dtype)]
 
 
 def steps_at_once(node: Apply, inputs: list[Variable], inside: Callable) -> list[Variable] | None:

@@ -49,6 +49,9 @@ GRAPHS = {
     "steps of which one of two outputs is the same": lambda x: sum(
         a.sum() for a in in_steps(lambda t, x: (t * x[0], 0.3 * x[1]), x)
     ),
+    "positions in a sorted vector": lambda x: (
+        as_float(pt.searchsorted(pt.constant([0, 1, 2]), x[:5] + x[5:10], side="right")) ** 2
+    ).sum(),
     "booleans add by OR": lambda x: 2.0 * as_float(pt.eq(x[0], 1) + pt.eq(x[1], 1) + pt.eq(x[2], 1)),
     "narrow integers wrap": lambda x: 0.01 * as_float(sum(pt.cast(x[i] * 90, "int8") for i in range(3))),
     "a dot of booleans is an OR": lambda x: (

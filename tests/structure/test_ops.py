@@ -6,14 +6,18 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.extra_ops import SearchsortedOp
 
 import pymc_discrete as pmd
+from pymc_discrete.structure.rebuild import MOST_COMPARED, opened, rebuild
 from tests.tools.oracle import compare
 from tests.tools.processes import ROOT
 
 R = np.random.default_rng(0)
 BAND = pt.constant(np.tri(4, 5) - np.tri(4, 5, -2))  # two entries in every row but the first
 ENDS = np.array([0, 4])
+STEPS = pt.constant([1, 2, 4])
 
 # {what: (a function of a matrix of binary sites (5, 4), how many sites an element of it depends on)}
 READS = {
@@ -28,6 +32,7 @@ READS = {
     "two columns joined": (lambda x: pt.concatenate([x[:, 0], 2 * x[:, 2]]), 1),
     "what a site selects": (lambda x: pt.constant(R.normal(size=(2, 3)))[x[:, 0]], 1),
     "one of two sites, which a third selects": (lambda x: x[:, :2][pt.arange(5), x[:, 3]], 3),
+    "the position in a sorted vector": (lambda x: pt.searchsorted(STEPS, x[:, :2] + 2 * x[:, 2:]), 2),
     "an increment": (lambda x: pt.inc_subtensor(x[ENDS, 1], 3 * x[:2, 2]), 2),
 }
 
@@ -46,6 +51,21 @@ def test_elements_read_few_sites(name):
     assert found == sites, f"an element depends on {found} of the 20 sites, and should on {sites}"
     target, *_ = compare(model)
     assert target.exact
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_positions_in_a_sorted_vector(side):
+    values = np.array([[-1.0, 0.0, 0.5], [2.0, 9.0, np.nan]])
+    for ordered, sorter in [(np.array([0.0, 2.0, 2.0, 3.0]), None), (np.array([3.0, 0.0, 2.0]), [1, 2, 0])]:
+        found = pt.searchsorted(pt.constant(ordered), values, side=side, sorter=sorter)
+        (opened_up,) = rebuild([found], {}, opened)
+        assert not any(isinstance(node.op, SearchsortedOp) for node in toposort([opened_up]))
+        assert opened_up.type.dtype == found.type.dtype
+        np.testing.assert_array_equal(
+            opened_up.eval(), np.searchsorted(ordered, values, side=side, sorter=sorter)
+        )
+    long = pt.searchsorted(pt.constant(np.arange(MOST_COMPARED + 1)), values, side=side)
+    assert rebuild([long], {}, opened) == [long]
 
 
 @pytest.mark.parametrize(
