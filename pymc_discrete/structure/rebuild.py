@@ -134,7 +134,8 @@ def as_comparisons(node: Apply, inputs: list[Variable]) -> list[Variable] | None
     JAX's search is a loop, which in programs of many small operations takes longer than all comparisons do,
     and the analyses cannot see that each position depends on one value only.
     """
-    ordered, values, *_ = inputs  # where an index sorts the vector: the order makes no difference to a count
+    # a third input, the order that sorts the vector, makes no difference to a count
+    ordered, values, *_ = inputs
     (n,) = ordered.type.shape
     if n is None or n > MOST_COMPARED:
         return None

@@ -361,16 +361,18 @@ def test_elements_that_are_slow_are_named(log):
     assert any(line.startswith("Slow, the slowest first: 'x[1]'.") for line in log())
 
 
-def test_flat_priors_that_leave_a_posterior_improper_are_named(log):
+@pytest.mark.parametrize(("dtype", "far"), [("float64", np.inf), ("float32", np.inf), ("float32", 1e30)])
+def test_flat_priors_that_leave_a_posterior_improper_are_named(dtype, far, log):
     """A component that no observation belongs to, of which nothing else is known."""
     with pm.Model() as model:
         pm.Flat("mu", shape=2)
         pm.HalfFlat("sigma")
     draws = {"mu": R.normal(size=(2, 200, 2)), "sigma": R.gamma(2, size=(2, 200))}
+    draws = {name: x.astype(dtype) for name, x in draws.items()}
     stats = {"lp": R.normal(size=(2, 200))}
     check_convergence(from_dict({"posterior": draws, "sample_stats": stats}), model)
     assert not any("infinite" in text for text in log())
-    draws["sigma"][1, 100:] = np.inf
+    draws["sigma"][1, 100:] = far
     check_convergence(from_dict({"posterior": draws, "sample_stats": stats}), model)
     assert log()[0].startswith(
         "Draws of 'sigma' are infinite, or next to it: the posterior cannot be normalised"

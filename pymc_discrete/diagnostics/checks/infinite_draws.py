@@ -28,11 +28,12 @@ def infinite_draws(facts: Facts) -> list[Finding]:
     no observation, a flat prior is all that is known of its parameters | a proper prior |
     """
     continuous = [name for name in facts.free if facts.posterior[name].dtype.kind == "f"]
-    gone = [
-        name
-        for name in continuous
-        if any(
-            (np.abs(x) > INFINITE).any() for x in some_elements(facts.posterior[name].data, NUMBERS_IN_MEMORY)
-        )
-    ]
+    gone = [name for name in continuous if goes_to_infinity(facts.posterior[name].data)]
     return [Finding("infinite", tuple(gone))] if gone else []
+
+
+def goes_to_infinity(draws: np.ndarray) -> bool:
+    """Whether some draws (chains, draws, ...) are infinite, or so large that they have gone to infinity."""
+    # in 32 bits no number is as large as the threshold: there, a draw counts whose square is infinite
+    limit = min(INFINITE, float(np.finfo(draws.dtype).max) ** 0.5)
+    return any((np.abs(x) > limit).any() for x in some_elements(draws, NUMBERS_IN_MEMORY))
