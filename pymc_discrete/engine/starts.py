@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -12,8 +12,11 @@ from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per
 from pymc.logprob.transforms import IntervalTransform
 from pytensor.graph.basic import Variable
 
+from pymc_discrete.differences.density import ModelDensity
+from pymc_discrete.differences.from_model import target_of
 from pymc_discrete.engine.block import Block
 from pymc_discrete.engine.points import Points
+from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.in_tensors import starts_by_name
 from pymc_discrete.model.initial import for_long_chains
 from pymc_discrete.model.support import known
@@ -22,8 +25,8 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.reuse import collection_paused
 from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, not_finite, of_model_at
-from pymc_discrete.starts.possible_start import refuse_nan, say_moved
-from pymc_discrete.starts.start import check_support, refusal
+from pymc_discrete.starts.possible_start import possible_start, refuse_nan, say_moved
+from pymc_discrete.starts.start import check_support, refusal, solved
 
 # the supports of continuous variables, by the names of PyMC's transforms
 SUPPORTS = {
@@ -149,6 +152,7 @@ def start_of_chain(
             before = point
             for block in blocks:
                 point = block.possible(point, rng)
+            point = possible_together(model, blocks, point, rng)
             refused = outside(blocks, point)
             logp, possible = can_start(blocks, point, with_gradient)
             if possible and not refused:
@@ -163,6 +167,28 @@ def start_of_chain(
         raise SamplingError(not_finite(of_model_at(model, point), logp))
     names = [str(v.name) for v in model.discrete_value_vars or model.value_vars]
     raise SamplingError(impossible(model, point, names, NOT_FOUND))
+
+
+def possible_together(
+    model: pm.Model, blocks: Sequence[Block], point: dict[str, np.ndarray], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The point with the discrete variables of several blocks moved together, where the density is zero.
+
+    A block that moves alone finds no possible state where two variables of different blocks must change
+    together. The point stays as it is if it is possible, if one block has all discrete variables, or if no
+    possible state is found.
+    """
+    alone = sum(block.space is not None for block in blocks) < 2
+    if alone or can_start(blocks, point, False)[0] > -np.inf:
+        return point
+    try:
+        described = DescribedModel(model, point)
+        target = target_of(described, constrained=True, equations=True, with_numbers=False)
+    except (NotImplementedError, ValueError, TypeError):  # such as for a support that only a step knows
+        return point
+    density = cast(ModelDensity, target.density)
+    x, inputs, _ = density.split(point)
+    return target.at(point)[1].point(possible_start(density, solved(target.space, x), inputs, rng))
 
 
 def can_start(

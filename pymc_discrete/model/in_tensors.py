@@ -88,10 +88,17 @@ def values_by_name(model: pm.Model) -> dict[str, Variable]:
 
 
 def starts_by_name(model: pm.Model, starts: Mapping[Any, Any]) -> dict[str, Any]:
-    """{name: start value in plain tensors}, from the user's {variable or name: start value}."""
+    """{name: start value in plain tensors}, from the user's {variable or name: start value}.
+
+    None stands for the variable's own start, and values of Deterministics, which `pm.find_MAP` and draws have
+    with those of the variables, follow from these: both are left out.
+    """
     found: dict[str, Any] = {}
+    computed = {v.name for v in model.deterministics}
     for key, start in starts.items():
         name = str(getattr(key, "name", key))
+        if start is None or name in computed:
+            continue
         dims = model.named_vars_to_dims.get(name, ())
         if isinstance(start, DataArray) and {*start.dims} == {*dims}:
             start = start.transpose(*dims).values

@@ -17,6 +17,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import AND, LT, NEQ, OR, Switch
+from pytensor.scan.op import Scan
 from pytensor.sparse.type import SparseTensorType
 from pytensor.sparse.variable import SparseConstant
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
@@ -366,6 +367,8 @@ def without_checks(
     def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
         if isinstance(node.op, OpFromGraph | SymbolicOp):
             return opened(node, inputs, replaced)
+        if isinstance(node.op, Scan):
+            return steps_without_checks(node, inputs)
         if (size := known_size(node, inputs)) is not None:
             return size
         vectors = [value for value, nodes in (valid or {}).items() if node in nodes]
@@ -404,6 +407,50 @@ def without_checks(
         *zip(labels, terms, strict=True),
         *((first.get(node, labels[0]), guard) for node, guard in guards),
     ]
+
+
+def steps_without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+    """The outputs of a Scan in whose steps a log density is -inf where a check of its parameters fails; None
+    if the steps have no such check.
+
+    JAX would leave the checks out.
+    """
+    op = node.op
+    given = [v.clone() for v in op.inner_inputs]
+    # a copy of the graph of one step, since nodes of the Op's own graph cannot be copied later
+    step = op.fgraph.bind(dict(zip(op.inner_inputs, given, strict=True)))
+    found = False
+
+    def replaced(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        nonlocal found
+        if isinstance(node.op, OpFromGraph | SymbolicOp):
+            return opened(node, inputs, replaced)
+        if isinstance(node.op, Scan):
+            inner = steps_without_checks(node, inputs)
+            found = found or inner is not None
+            return inner
+        if not isinstance(node.op, CheckParameterValue) or not inputs[0].type.dtype.startswith("float"):
+            return None
+        found = True
+        expr, *checked = inputs
+        for cond in (c for condition in checked for c in conditions(condition)):
+            expr = pt.switch(cond if fits(cond, expr) else pt.all(cond), expr, -np.inf)
+        return [expr.astype(inputs[0].type.dtype)]
+
+    outputs = rebuild(step, {}, replaced)
+    if not found:
+        return None
+    made = Scan(
+        given,
+        outputs,
+        op.info,
+        mode=op.mode,
+        truncate_gradient=op.truncate_gradient,
+        name=op.name,
+        allow_gc=op.allow_gc,
+        strict=op.strict,
+    )
+    return made(*inputs, return_list=True)
 
 
 def first_guarded(labels: list[str], terms: list[Variable]) -> dict[Apply, str]:

@@ -86,3 +86,35 @@ def compare(model, target, x, point):
             s = np.array(x)
             s[i] = row[k]
             np.testing.assert_allclose(found[i, k], logp({**point, "s": s}) - now, atol=1e-9)
+
+
+def refused_in_steps(carried):
+    """A probability that is above 1 for k > 3, checked in the steps of a loop."""
+    k, shift = pm.DiscreteUniform("k", 0, 5), pm.Normal("shift", 0, 0.01)
+    p = lambda t, k, shift: 0.2 + 0.2 * k + shift * t
+    of_step = lambda t, k, shift: pm.logp(pm.Bernoulli.dist(p(t, k, shift)), 1)
+    add_up = lambda t, total, k, shift: total + of_step(t, k, shift)
+    options = {"sequences": [np.arange(T)], "non_sequences": [k, shift]}
+    if carried:
+        total = scan(add_up, outputs_info=[pt.zeros(())], **options)[-1]
+    else:
+        total = scan(of_step, **options).sum()
+    pm.Potential("y", total)
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_checks_in_the_steps_of_a_loop(carried):
+    """PyTensor's version for JAX leaves checks out: the log density was finite where PyMC's is -inf."""
+    with pm.Model() as model:
+        refused_in_steps(carried)
+    target, logp = pmd.target_from_model(model), model.compile_logp()
+    of_target, wanted = [], []
+    for k in range(6):
+        point = {"k": np.array(k), "shift": np.array(0.001)}
+        x, at = target.at(point)
+        of_target.append(float(at.logdensity(x)))
+        wanted.append(float(logp(point)))
+    assert np.isneginf(wanted).tolist() == [k > 3 for k in range(6)]
+    # the target leaves out the prior of `shift`, in which k does not enter
+    changes = np.subtract(of_target, of_target[0])
+    np.testing.assert_allclose(changes, np.subtract(wanted, wanted[0]), rtol=1e-9)

@@ -11,7 +11,7 @@ from pymc.initial_point import make_initial_point_fn
 
 import pymc_discrete as pmd
 from pymc_discrete.differences.from_model import target_of
-from pymc_discrete.engine.starts import HALVINGS, RETRIES, starts
+from pymc_discrete.engine.starts import HALVINGS, RETRIES, by_name, possible_together, starts
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.space.space import UNBOUNDED, Space
 from pymc_discrete.starts.start import dispersed
@@ -154,3 +154,27 @@ def test_occupancy_with_days_that_are_not_scaled(collapse):
     for seed in range(4):
         idata = pmd.sample(5, tune=5, model=model, collapse=collapse, random_seed=seed, **QUIET)
         assert np.isfinite(idata["sample_stats"]["lp"]).all()
+
+
+def test_values_that_no_chain_starts_from_are_left_out():
+    """None stands for PyMC's own start; `pm.find_MAP` and draws have Deterministics, too."""
+    model = steep(1)
+    with model:
+        pm.Deterministic("twice", 2 * model["a"])
+    given = {"a": None, model["b"]: 3.0, "twice": 1.0}
+    assert by_name(model, given) == {"b": 3.0}
+    assert by_name(model, [given, None]) == [{"b": 3.0}, None]
+
+
+def test_variables_of_two_blocks_that_must_move_together():
+    with pm.Model() as model:
+        reported, n = pm.Bernoulli("reported", 0.5, shape=3), pm.Poisson("n", 6, shape=3)
+        seen = pt.switch(reported, 5 * (n // 5), n)
+        pm.Potential("y", pt.switch(pt.eq(seen, [10, 5, 10]) & pt.eq(reported, n % 2), 0.0, -np.inf))
+    logp = model.compile_logp()
+    point = {"reported": np.array([0, 0, 1]), "n": np.array([6, 6, 6])}
+    block = judging(model, space=object())
+    found = possible_together(model, [block, block], point, np.random.default_rng(0))
+    assert np.isfinite(logp(found))
+    assert possible_together(model, [block], point, np.random.default_rng(0)) is point
+    assert possible_together(model, [block, block], found, np.random.default_rng(0)) is found
