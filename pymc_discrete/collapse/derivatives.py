@@ -17,6 +17,7 @@ from pytensor.scalar.basic import Add, Cast, Identity, Neg, Sub, Switch
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_discrete.differences.parts.evaluate import Reader
+from pymc_discrete.structure.ops.reductions import PLACES, reduced_axes, to_one_element
 from pymc_discrete.structure.reads import Elements
 
 # Elementwise Ops whose derivatives are finite everywhere: where the output has no influence, the chain rule
@@ -72,10 +73,12 @@ def unbroadcast(a, shape: tuple[int, ...]):
 
 
 def differentiable(op: Op, node: Apply | None = None, **options: Any) -> Callable:
-    """The JAX function of an Op, from PyTensor's `jax_funcify`; if an elementwise Op may have a derivative
-    that is nan, its function is wrapped by `without_influence`.
+    """The JAX function of an Op, from PyTensor's `jax_funcify`, wrapped if its derivative may be nan: by
+    `without_influence` if the Op is elementwise, by `to_one_element` if it is a maximum or minimum.
     """
     function = jax_funcify(op, node=node, **options)
+    if node is not None and type(op) in PLACES and str(node.inputs[0].type.dtype).startswith("float"):
+        return to_one_element(function, reduced_axes(op, node), PLACES[type(op)])
     if node is None or not isinstance(op, Elemwise) or len(node.outputs) > 1:
         return function
     floats = [str(v.type.dtype).startswith("float") for v in (*node.outputs, *node.inputs)]

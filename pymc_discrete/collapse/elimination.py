@@ -877,8 +877,13 @@ def is_even(member: np.ndarray, members: int) -> bool:
 
 
 def logsumexp(a, axis: int):
-    """log of the sum of exp(a) along an axis; -inf, with gradient 0, where all are -inf."""
-    largest = a.max(axis, keepdims=True)
+    """log of the sum of exp(a) along an axis; -inf, with gradient 0, where all are -inf.
+
+    The derivatives by the largest element that is subtracted and added cancel, so that none is taken. JAX
+    would divide by the number of elements that are equal to the largest, and this number may be 0 in a
+    compiled program, which computes the elements again in another way, with another rounding.
+    """
+    largest = jax.lax.stop_gradient(a).max(axis, keepdims=True)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)
     total = jnp.exp(a - largest).sum(axis)
     possible = total > 0

@@ -1,6 +1,7 @@
 """Copies graphs with variables replaced, expands Ops that contain other Ops, and applies
 PyTensor's rewrites."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,8 @@ from pytensor.tensor.subtensor import Subtensor
 from pymc_discrete.structure.analysis import Depends
 
 SIZES = 16  # a constant with more elements is not taken for a shape, which `known_size` computes with
-MOST_COMPARED = 64  # positions in a sorted vector of at most this many elements are found by comparisons
+# Positions in a sorted vector are found by comparisons where there are at most so many of them.
+MOST_COMPARED = 100_000
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
 
@@ -129,15 +131,16 @@ def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) 
 
 
 def as_comparisons(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
-    """The positions in a sorted vector as the number of its elements that come before; None if it is long.
+    """The positions of values in a sorted vector, each as the number of elements that come before; None if
+    there are many, or if their number is not known.
 
     JAX's search is a loop, which in programs of many small operations takes longer than all comparisons do,
     and the analyses cannot see that each position depends on one value only.
     """
     # a third input, the order that sorts the vector, makes no difference to a count
     ordered, values, *_ = inputs
-    (n,) = ordered.type.shape
-    if n is None or n > MOST_COMPARED:
+    shape = (*ordered.type.shape, *values.type.shape)
+    if None in shape or math.prod(shape) > MOST_COMPARED:
         return None
     after = pt.lt if node.op.side == "right" else pt.le
     # a value that is nan comes after all elements, and is less than none

@@ -1,6 +1,7 @@
 """Reductions: sums, products, extrema and their positions, over axes and along them."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
 from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import Argmax
+from pytensor.tensor.math import Argmax, Max, Min
 
 from pymc_discrete.structure.analysis import Depends
 from pymc_discrete.structure.bounds import (
@@ -44,11 +46,45 @@ from pymc_discrete.structure.rounding import error_after
 from pymc_discrete.structure.stacking import vectorised, with_axis
 from pymc_discrete.structure.sums import Summands, summands_of
 
+# {Op of a maximum or minimum: the function that finds the place of the element}
+PLACES: dict[type[Op], Callable] = {Max: jnp.argmax, Min: jnp.argmin}
+
 
 # ---------------------------------------------------------------- sums, products, extrema
 def reduced_axes(op: CAReduce | Argmax, node: Apply) -> tuple[int, ...]:
     """The axes of a node's input that a reduction reduces."""
     return tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
+
+
+def to_one_element(function: Callable, axes: tuple[int, ...], place: Callable) -> Callable:
+    """The maximum or minimum over axes of an array, with derivative 1 by one element that is equal to it.
+
+    JAX divides the derivative among all elements that are equal to the maximum. In a compiled program, which
+    computes the elements again in another way, with another rounding, there may be none, and the derivative
+    is 0 / 0.
+
+    Parameters
+    ----------
+    function : computes the maximum or minimum
+    place : `jnp.argmax` or `jnp.argmin`
+    """
+
+    @jax.custom_vjp
+    def wrapped(a):
+        return function(a)
+
+    def forward(a):
+        return function(a), a
+
+    def backward(a, influence):
+        last = tuple(range(-len(axes), 0))
+        moved = jnp.moveaxis(a, axes, last)
+        flat = moved.reshape(*influence.shape, -1)
+        at = jax.nn.one_hot(place(flat, axis=-1), flat.shape[-1], dtype=flat.dtype)
+        return (jnp.moveaxis((at * influence[..., None]).reshape(moved.shape), last, axes),)
+
+    wrapped.defvjp(forward, backward)
+    return wrapped
 
 
 @elements_of.register
@@ -64,7 +100,13 @@ def _(op: CAReduce, node: Apply, graph: LogpGraph) -> Elements | None:
     if function is None:
         return None
     dtype = jax.dtypes.canonicalize_dtype(node.outputs[0].type.dtype)
-    return Elements([reads], lambda values, _: function(values[0], axis=-2).astype(dtype))
+
+    def reduced(a):
+        return function(a, axis=-2).astype(dtype)
+
+    if type(op) in PLACES and x.type.dtype.startswith("float"):
+        reduced = to_one_element(reduced, (-2,), PLACES[type(op)])
+    return Elements([reads], lambda values, _: reduced(values[0]))
 
 
 @column_update.register
