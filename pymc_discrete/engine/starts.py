@@ -172,11 +172,11 @@ def start_of_chain(
 def possible_together(
     model: pm.Model, blocks: Sequence[Block], point: dict[str, np.ndarray], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """The point with the discrete variables of several blocks moved together, where the density is zero.
+    """A point of positive density, found by moving all discrete variables of the model together.
 
-    A block that moves alone finds no possible state where two variables of different blocks must change
-    together. The point stays as it is if it is possible, if one block has all discrete variables, or if no
-    possible state is found.
+    A search among the variables of one block at a time fails if two variables of different blocks must change
+    together. The result is the given point if its density is positive, if one block has all discrete
+    variables, or if the search finds nothing.
     """
     alone = sum(block.space is not None for block in blocks) < 2
     if alone or can_start(blocks, point, False)[0] > -np.inf:

@@ -413,7 +413,8 @@ def steps_without_checks(node: Apply, inputs: list[Variable]) -> list[Variable] 
     """The outputs of a Scan in whose steps a log density is -inf where a check of its parameters fails; None
     if the steps have no such check.
 
-    JAX would leave the checks out.
+    PyTensor's conversion to JAX leaves checks out. A check in a step that is not of parameters, or guards
+    integers, stays in the graph, and is left out there with a warning of PyTensor.
     """
     op = node.op
     given = [v.clone() for v in op.inner_inputs]

@@ -25,7 +25,8 @@ from pytensor.tensor.subtensor import Subtensor
 from pymc_discrete.structure.analysis import Depends
 
 SIZES = 16  # a constant with more elements is not taken for a shape, which `known_size` computes with
-# Positions in a sorted vector are found by comparisons where there are at most so many of them.
+# A search for values in a sorted vector is replaced by comparisons of each value with each element of the
+# vector if there are at most this many comparisons.
 MOST_COMPARED = 100_000
 
 REWRITES = RewriteDatabaseQuery(include=["ShapeOpt", "canonicalize", "stabilize"])
@@ -111,10 +112,10 @@ def known_size(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
 
 
 def opened(node: Apply, inputs: list[Variable], inside: Callable | None = None) -> list[Variable] | None:
-    """The outputs of an Op that contains other Ops (logsumexp, xlogy) as a graph of these, as well as those
-    of a search in a short sorted vector; None for other Ops.
+    """The outputs of an Op as a graph of simpler Ops, for which the analyses have rules; None if it stays.
 
-    The analyses have rules for the inner Ops only.
+    Ops that contain other Ops (logsumexp, xlogy) are written out, and so are searches in sorted vectors and
+    loops whose steps do not depend on one another.
 
     Parameters
     ----------

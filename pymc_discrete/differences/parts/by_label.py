@@ -189,7 +189,8 @@ def change_after_adding(v: Variable, sums: Mapping[Variable, Variable], moved: D
 
 
 def constant_step(v: Variable, sums: Mapping[Variable, Variable], moved: Depends) -> float | None:
-    """The change of v when numbers are added to sums, if it is one constant number; else None.
+    """The constant number by which v changes when numbers are added to sums by label; None if its change is
+    not one constant number.
 
     The parameters are those of `change_after_adding`.
     """

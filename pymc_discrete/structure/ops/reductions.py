@@ -46,7 +46,7 @@ from pymc_discrete.structure.rounding import error_after
 from pymc_discrete.structure.stacking import vectorised, with_axis
 from pymc_discrete.structure.sums import Summands, summands_of
 
-# {Op of a maximum or minimum: the function that finds the place of the element}
+# {PyTensor's Op of a maximum or minimum: the JAX function that finds the index of that element}
 PLACES: dict[type[Op], Callable] = {Max: jnp.argmax, Min: jnp.argmin}
 
 
@@ -57,7 +57,8 @@ def reduced_axes(op: CAReduce | Argmax, node: Apply) -> tuple[int, ...]:
 
 
 def to_one_element(function: Callable, axes: tuple[int, ...], place: Callable) -> Callable:
-    """The maximum or minimum over axes of an array, with derivative 1 by one element that is equal to it.
+    """The maximum or minimum of an array over some axes, with other derivatives than JAX's own: 1 by one of
+    the elements that are the largest or smallest, and 0 by all others.
 
     JAX divides the derivative among all elements that are equal to the maximum. In a compiled program, which
     computes the elements again in another way, with another rounding, there may be none, and the derivative
