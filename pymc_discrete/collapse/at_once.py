@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order
 
-from pymc_discrete.collapse.elements import ElementGroup, Sparse
+from pymc_discrete.collapse.elements import Joint, Sparse
 from pymc_discrete.collapse.elimination import PRODUCTS, Elimination, Paths, TooDear
 from pymc_discrete.collapse.sums import Sums, SumTooLarge
 from pymc_discrete.differences.density import ModelDensity
@@ -18,6 +18,8 @@ from pymc_discrete.runtime.float32 import floats_are_32_bit
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.space.density import Density
+from pymc_discrete.structure import costs
+from pymc_discrete.structure.comparisons import excludes_values
 
 # Work is counted in table entries that are computed. A sweep that draws the sites of a block one by one takes
 # as long as this many entries, plus the entries of the conditionals of all sites.
@@ -45,7 +47,8 @@ def sums_at_once(density: Density) -> Sums | None:
 
     The result is None for trees, since `tree_gibbs` draws them with less work.
     """
-    tree = isinstance(density, ModelDensity) and density.interactions.tree
+    interactions = density.interactions if isinstance(density, ModelDensity) else None
+    tree = interactions is not None and interactions.tree and not interactions.scanned
     return None if tree else affordable_sums(density)
 
 
@@ -58,7 +61,7 @@ def affordable_sums(density: Density) -> Sums | None:
         return None
     space, plan = density.space, density.plan
     apart = not space.windowed.any() and not space.constrained.any()
-    if not apart or not density.exact or plan.dense or plan.swept:
+    if not apart or not density.exact or plan.swept:
         return None
     with model_settings():
         return _kept.get((density,), lambda: sums_worth_it(density))
@@ -71,19 +74,36 @@ def sums_worth_it(density: ModelDensity) -> Sums | None:
     try:
         counts = np.concatenate([np.full(v.size, v.counts.max(initial=1)) for v in density.space.variables])
         elements = Sparse(density, counts)
-        groups = [g for g in elements.groups if isinstance(g, ElementGroup)]
+        groups = elements.groups
         if all(len(g.widths) < 2 for g in groups):
             return None  # no table joins two sites: they are independent, and a sweep draws all at once
-        sweep = WORK_PER_SWEEP + sum(len(g.sites) * sum(g.widths) for g in groups)
+        more, of_dense = work_of_dense(elements)
+        sweep = WORK_PER_SWEEP + sum(len(g.sites) * sum(g.widths) for g in groups) + of_dense
         check_about_one_site(counts, [g.sites for g in groups], WORTH_SWEEPS_OF_PATH * sweep)
         tables = sum(g.entries for g in elements.with_shared_tables())
-        sums = Sums(density, counts, WORTH_SWEEPS_OF_PATH * sweep - tables, shared=True)
+        sums = Sums(density, counts, WORTH_SWEEPS_OF_PATH * sweep - tables - more, shared=True)
     except (NotImplementedError, SumTooLarge, TooDear):
         return None
     stages = sums.elimination.order.stages
     along = sum((g.sites >= 0).sum() for stage in stages for g in stage if isinstance(g, Paths))
     worth = WORTH_SWEEPS_OF_PATH if along > len(counts) / 2 else WORTH_SWEEPS
-    return sums if len(stages) <= MOST_STAGES and sums.work <= worth * sweep else None
+    return sums if len(stages) <= MOST_STAGES and sums.work + more <= worth * sweep else None
+
+
+def work_of_dense(elements: Sparse) -> tuple[float, float]:
+    """What dense terms add to the work, in additions: of a draw of all sites at once, and of a sweep.
+
+    Both are 0 where dense terms exclude states: moves of single sites may never leave such a state, whatever
+    their number.
+    """
+    density = elements.density
+    graph, joint = density.graph, [g for g in elements.groups if isinstance(g, Joint)]
+    totals = [[t.total for t in g.terms] for g in joint]
+    if any(excludes_values(of_group, graph) for of_group in totals):
+        return 0.0, 0.0
+    each = [costs.of_graph(of_group, graph, set(graph.values)) for of_group in totals]
+    at_once = sum(cost * g.entries for g, cost in zip(joint, each, strict=True))
+    return at_once, sum(part.cost_of_all for part in density.plan.incremental)
 
 
 def check_about_one_site(counts: np.ndarray, scopes: list[np.ndarray], most: float) -> None:

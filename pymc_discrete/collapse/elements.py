@@ -8,18 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
 
-from pymc_discrete.collapse.derivatives import DifferentiableReader, without_influence
+from pymc_discrete.collapse.derivatives import DifferentiableReader, differentiable, without_influence
 from pymc_discrete.collapse.elimination import take_rows
 from pymc_discrete.collapse.labels import Labels, classes, colours
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.parts.evaluate import Moves
 from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.runtime.names import shown
+from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.terms import Term
 
-# If the block has at most this many states, a term that joins all of its sites is evaluated at each of them.
+# If the sites of a dense term have at most this many states together, the term is evaluated at each of them.
 MOST_STATES = 2**12
+MOST_SITES = int(np.log2(MOST_STATES))  # the most sites that can have so few states
 
 
 class ElementGroup(NamedTuple):
@@ -59,29 +62,50 @@ class ElementGroup(NamedTuple):
         return self._replace(elements=self.elements[rows], sites=self.sites[rows], tables=tables)
 
 
-class Whole(NamedTuple):
-    """All terms together, as one element that depends on all sites; the attributes are those of
-    `ElementGroup`.
+class Joint(NamedTuple):
+    """Terms that are evaluated as a whole, at all values together of the sites that they depend on.
 
     Attributes
     ----------
-    sites : (1, d) int
-    widths : d int, the number of values of each site
+    terms : list of Term
+    sites : (1, J) int
+    widths : J int, the number of values of each site
     tables : (1,) int, 0, the index of the only table
     """
 
+    terms: list[Term]
     sites: np.ndarray
     widths: tuple[int, ...]
     tables: np.ndarray
 
     @property
     def entries(self) -> float:
-        """The number of states of the block, each of which is an entry of the table."""
+        """The number of states of the sites, each of which is an entry of the table."""
         return float(np.prod(self.widths, dtype=float))
 
 
+def dense_terms(density: ModelDensity) -> list[tuple[list[Term], np.ndarray]]:
+    """The dense terms of a density, those with equal sites together, and the sites (J,) of each."""
+    plan, space = density.plan, density.space
+    dependence = plan.dependence
+    if plan.dense and dependence.largest < MOST_SITES:
+        dependence = Dependence(dependence.graph, space.starts, space.d, MOST_SITES)
+    found: dict[tuple[int, ...], list[Term]] = {}
+    for term in plan.dense:
+        elements = dependence.of(term.var)
+        if elements is None:
+            above = set(ancestors([term.var]))
+            blocks = zip(dependence.graph.values, space.blocks, strict=True)
+            own = [np.arange(start, start + v.size) for var, (start, v) in blocks if var in above]
+            sites = np.concatenate(own)
+        else:
+            sites = np.unique(elements[elements >= 0])
+        found.setdefault(tuple(sites.tolist()), []).append(term)
+    return [(terms, np.array(sites)) for sites, terms in found.items()]
+
+
 def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
-    """Refuse a term that joins many sites, unless the block has few states, which can be summed one by one.
+    """Refuse a term that joins many sites, unless these have few states, which can be summed one by one.
 
     Parameters
     ----------
@@ -91,15 +115,18 @@ def refuse_many_states(density: ModelDensity, counts: np.ndarray) -> None:
     ------
     NotImplementedError
     """
-    dense = density.plan.dense
-    with np.errstate(over="ignore"):  # thousands of sites have so many states that a float becomes infinite
-        states = float(np.prod(counts.astype(float)))
-    if dense and states > MOST_STATES:
+    for (term, *_), sites in dense_terms(density):
+        with np.errstate(
+            over="ignore"
+        ):  # thousands of sites have so many states that a float becomes infinite
+            states = float(np.prod(counts[sites].astype(float)))
+        if states <= MOST_STATES:
+            continue
         number = f"{states:.2g}" if np.isfinite(states) else "more than 1e308"
-        op = density.plan.dependence.cause(dense[0].var)
+        op = density.plan.dependence.cause(term.var)
         why = f", through the Op {op}" if op else ""
         raise NotImplementedError(
-            f"{shown(density.names)} cannot be summed out: the term {dense[0].name!r} joins too many of "
+            f"{shown(density.names)} cannot be summed out: the term {term.name!r} joins too many of "
             f"their sites{why}, and they have {number} states together, of which at most {MOST_STATES} "
             "would be summed one by one. Sum out fewer variables, write the term as a sum over sites, or "
             "sample these variables by a discrete step."
@@ -122,7 +149,7 @@ class Sparse:
 
     Attributes
     ----------
-    groups : list of ElementGroup, or one `Whole`: a table of all states of the block
+    groups : list of ElementGroup, and of `Joint` for dense terms
     fixed : list of ElementGroup, the elements that depend on no site
     moving : (d,) bool, the sites whose values in a table are given when the table is computed
     first : (d,) int, the first value, in its tables, of each site that is not `moving`
@@ -131,7 +158,7 @@ class Sparse:
     Raises
     ------
     NotImplementedError
-        Where an element depends on too many sites, and the block has too many states.
+        Where an element depends on too many sites, which have too many states.
     """
 
     def __init__(
@@ -146,13 +173,13 @@ class Sparse:
         self.moving = (space.upper - space.lower >= self.counts) & (first is None)
         self.longest = int(self.counts.max(initial=1)) if self.moving.any() else 0
         plan = density.plan
-        self.groups: list[ElementGroup | Whole] = []
-        if plan.dense:
-            refuse_many_states(density, self.counts)
-            states = tuple(self.counts.tolist())
-            self.groups.append(Whole(np.arange(len(self.counts))[None], states, np.zeros(1, int)))
+        refuse_many_states(density, self.counts)
+        self.groups: list[ElementGroup | Joint] = [
+            Joint(terms, sites[None], tuple(self.counts[sites].tolist()), np.zeros(1, int))
+            for terms, sites in dense_terms(density)
+        ]
         self.fixed: list[ElementGroup] = []
-        for term in [] if plan.dense else plan.sparse:
+        for term in plan.sparse:
             for group in self._groups(term, plan.dependence.sparse(term.var)):
                 (self.groups if group.widths else self.fixed).append(group)
         if shared:
@@ -169,7 +196,7 @@ class Sparse:
         """The number of entries of all different tables."""
         return sum(group.entries for group in self.groups)
 
-    def with_shared_tables(self, by_value: bool = False) -> list[ElementGroup | Whole]:
+    def with_shared_tables(self, by_value: bool = False) -> list[ElementGroup | Joint]:
         """The groups, with one table for all elements that are equal as functions of their sites.
 
         Two elements are equal in this way if the same operations compute them, and if the sites that take the
@@ -187,7 +214,7 @@ class Sparse:
         blocks = zip(dependence.graph.values, space.blocks, strict=True)
         of_variables = {v: of_sites[start : start + b.size] for v, (start, b) in blocks}
         labels = Labels(dependence, of_variables, by_value)
-        found: list[ElementGroup | Whole] = []
+        found: list[ElementGroup | Joint] = []
         for group in self.groups:
             if isinstance(group, ElementGroup):
                 of_elements = labels.of(group.term.var)[group.elements]
@@ -230,8 +257,6 @@ class Sparse:
     # ------------------------------------------------------------ pure JAX functions
     def constant(self, context: ContextOfModel):
         """() nats, the part of the log density that is in no table; it does not depend on the sites."""
-        if self.density.plan.dense:  # the one table of `Whole` holds the whole log density
-            return jnp.zeros(())
         arrays = self.density.arrays(jnp.asarray(self.density.space.lower), context)
         values = [
             jnp.asarray(v.data if isinstance(v, Constant) else arrays[v], float).reshape(())
@@ -274,8 +299,8 @@ class Sparse:
         found = []
         for group in self.groups:
             steps = np.indices(group.widths).reshape(len(group.widths), -1)
-            if isinstance(group, Whole):
-                found.append(self._at_all(context, values, steps).reshape(1, *group.widths))
+            if isinstance(group, Joint):
+                found.append(self._at_all(group, context, values, steps).reshape(1, *group.widths))
                 continue
             group = group.of(group.first)
             columns = group.sites.T
@@ -310,19 +335,23 @@ class Sparse:
         # a copy, since a view would keep the whole array
         return fixed[:1].copy() if (fixed == fixed[:1]).all() else fixed
 
-    def _at_all(self, context: ContextOfModel, values: Any, steps: np.ndarray):
-        """(S,) nats, the log density at S states.
+    def _at_all(self, group: Joint, context: ContextOfModel, values: Any, steps: np.ndarray):
+        """(S,) nats, the terms of a group at S states of its sites.
 
         Parameters
         ----------
         values : (d, K) int, K values of each site
-        steps : (d, S) int, the index of the value that a site has in each state
+        steps : (J, S) int, the index of the value that each of the group's sites has in each state
         """
-        lower, upper = self.density.space.lower, self.density.space.upper
+        sites, space = group.sites[0], self.density.space
+        own = take_rows(jnp.asarray(values), sites)
+        lowest = jnp.asarray(space.lower)  # of the sites that the terms do not depend on
+        logp_at = self.density.value_of(group.terms, differentiable)
 
         def at(step):
-            x = jnp.take_along_axis(jnp.asarray(values), step[:, None], axis=1)[:, 0]
-            logp = self.density.logdensity(jnp.clip(x, lower, upper), context)
+            chosen = jnp.take_along_axis(own, step[:, None], axis=1)[:, 0]
+            x = lowest.at[sites].set(jnp.clip(chosen, space.lower[sites], space.upper[sites]))
+            logp = logp_at(x, context)
             return jnp.where(jnp.isnan(logp), -jnp.inf, logp)
 
         return jax.vmap(at)(jnp.asarray(steps.T))

@@ -76,6 +76,7 @@ class SumOfParts(GivenInputs):
         total = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
         needed = [*context_inputs([total], self.graph.values), *(v for p in self.parts for v in p.leaves)]
         needed += [v for v in self.plan.constant if not isinstance(v, Constant)]
+        needed += context_inputs([t.total for t in self.plan.dense], self.graph.values)
         for c in self.graph.conjugate:
             needed += context_inputs(c.posterior, [*self.graph.values, *c.given])
         self.leaves = [v for v in dict.fromkeys(needed) if not self.graph.depends(v)]
@@ -168,6 +169,18 @@ class SumOfParts(GivenInputs):
             total = jnp.asarray(self._total(*self._values(x, context))[0]).reshape(())
         # `logp_graph` has removed from the terms the checks of constraints, so x is checked separately
         return jnp.where(self.space.meets_constraints(x), total, -jnp.inf) if self.constrained else total
+
+    def value_of(self, terms: Sequence[Term], convert: Callable = jax_funcify) -> Callable[..., Any]:
+        """A function of x (d,) and a context that returns the sum () of some dense terms, in nats.
+
+        Parameters
+        ----------
+        convert : a function that makes JAX functions of Ops, see `JaxFunction`
+        """
+        values_of_terms = jaxify(self._inputs, [t.total for t in terms], convert)
+        return lambda x, context: sum(
+            jnp.asarray(value).reshape(()) for value in values_of_terms(*self._values(x, context))
+        )
 
     def rest(self, context: ContextOfModel):
         return context.untouched

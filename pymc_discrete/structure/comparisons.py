@@ -1,17 +1,23 @@
-"""Comparisons that must hold for a log density to be finite: `pt.switch(pt.all(pt.eq(a, b)), 0, -inf)`."""
+"""Comparisons that must hold for a log density to be finite: `pt.switch(pt.all(pt.eq(a, b)), 0, -inf)`, or
+`pt.log(pt.all(pt.eq(a, b)))`.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import toposort
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import AND, EQ, NEQ, OR, Add, Mul, Switch
+from pytensor.scalar.basic import AND, EQ, NEQ, OR, Add, Cast, Log, Mul, Switch
 from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Sum
 from pytensor.tensor.math import Any as AnyOp
 from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, SpecifyShape
+
+from pymc_discrete.structure.derivatives import is_guard
+from pymc_discrete.structure.logp_graph import LogpGraph
 
 # Ops that may stand between a switch and the term of the log density that is computed from the switch: they
 # copy, move or add up elements, so that an element -inf of the switch makes the log density -inf
@@ -50,6 +56,8 @@ def comparisons(term: Variable) -> Iterator[tuple[Variable, bool]]:
                 yield from needed(condition, True)
             elif is_impossible(then):
                 yield from needed(condition, False)
+        elif (condition := logarithm_of(v)) is not None:
+            yield from needed(condition, True)
         elif isinstance(scalar, Add) or isinstance(node.op, Join | MakeVector):
             pending += node.inputs[::-1]
         elif isinstance(scalar, Mul) and not any((value_of(i) < 0).any() for i in node.inputs):
@@ -73,6 +81,29 @@ def needed(condition: Variable, outcome: bool) -> Iterator[tuple[Variable, bool]
     ):
         for i in node.inputs:
             yield from needed(i, outcome)
+
+
+def logarithm_of(v: Variable) -> Variable | None:
+    """The condition of which a variable is the logarithm, 0 where it holds and -inf elsewhere; None for other
+    variables.
+    """
+    if not isinstance(v.owner.op, Elemwise) or not isinstance(v.owner.op.scalar_op, Log):
+        return None
+    (of,) = v.owner.inputs
+    while (
+        of.owner is not None and isinstance(of.owner.op, Elemwise) and isinstance(of.owner.op.scalar_op, Cast)
+    ):
+        (of,) = of.owner.inputs
+    return of if of.type.dtype == "bool" else None
+
+
+def excludes_values(outputs: Sequence[Variable], graph: LogpGraph) -> bool:
+    """Whether a condition that depends on the block decides if the outputs are -inf."""
+    for node in toposort(outputs, blockers=list(graph.values)):
+        condition = node.inputs[0] if is_guard(node) else logarithm_of(node.outputs[0])
+        if condition is not None and graph.depends(condition):
+            return True
+    return False
 
 
 def is_impossible(v: Variable) -> bool:

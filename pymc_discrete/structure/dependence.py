@@ -19,21 +19,18 @@ class Dependence(Analysis[np.ndarray | None]):
     ----------
     starts : the number of the first site of each variable of the block
     d : the number of sites
+    largest : int, optional
+        The most sites that an element may depend on; a variable with an element that depends on more counts
+        as dense.
     """
 
-    def __init__(self, graph: LogpGraph, starts: list[int], d: int):
+    def __init__(self, graph: LogpGraph, starts: list[int], d: int, largest: int | None = None):
         sizes = [graph.size(var) for var in graph.values]
         blocks = zip(graph.values, starts, sizes, strict=True)
         super().__init__({var: np.arange(start, start + n)[:, None] for var, start, n in blocks})
-        self.graph, self.d = graph, d
+        self.graph = graph
+        self.largest = max(4, min(16, d // 4)) if largest is None else largest
         self._rules: dict[Apply, Elements | Entries | None] = {}
-
-    @property
-    def largest(self) -> int:
-        """The most sites that an element may depend on; a variable with an element that depends on more
-        counts as dense.
-        """
-        return max(4, min(16, self.d // 4))
 
     def rule(self, node: Apply) -> Elements | Entries | None:
         """The elements that the outputs of a node read (see `elements_of`), found once for each node."""

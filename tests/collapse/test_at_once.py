@@ -43,8 +43,18 @@ def coupled():
     return [2] * 4 + [3] * 3 + [2]
 
 
+def code():
+    """Seven bits in which three sums must be even, and two sites that pairs join with one of them."""
+    a, bits = pm.Bernoulli("a", 0.3, shape=2), pm.Bernoulli("bits", [0.2, 0.6, 0.4, 0.7, 0.1, 0.3, 0.5])
+    checks = np.array([[1, 0, 1, 0, 1, 0, 1], [0, 1, 1, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1, 1]])
+    even = pt.all(pt.eq(pt.mod(pt.dot(checks, bits), 2), 0))
+    pm.Potential("parity", pt.switch(even, 0.4 * bits.sum(), -np.inf))
+    pm.Potential("between", 0.9 * a[0] * bits[6] + 0.8 * pt.eq(a[0], a[1]))
+    return [2] * 9
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [network, coupled])
+@pytest.mark.parametrize("build", [network, coupled, code])
 def test_draws_are_exact(build):
     """Draws from one start, each a single transition of the compiled kernel, against all states."""
     with pm.Model() as model:
@@ -115,6 +125,24 @@ def test_no_gain_or_no_sums():
         pm.Normal("y", pt.dot(R.normal(size=(6, 12)), g * b), 1, observed=np.zeros(6))
     assert sums_at_once(pmd.target_from_model(model, "g").density) is None  # sites meet in a dense term
     assert sums_at_once(pmd.target_from_model(model, "g", integrate="b").density) is None  # or an integral
+
+
+@pytest.mark.parametrize(
+    ("sites", "strength", "at_once"),
+    [(5, 1.0, True), (12, 1.0, False), (12, -np.inf, True), (13, -np.inf, False)],
+)
+def test_dense_terms_at_once(sites, strength, at_once):
+    """All states of a dense term are evaluated where they are few, and more where it excludes states."""
+    with pm.Model() as model:
+        z, alone = pm.Bernoulli("z", 0.3, shape=sites), pm.Bernoulli("alone", 0.3, shape=9)
+        odd = pt.eq(pt.mod(z.sum(), 2), 1)
+        excluded = pt.switch(odd, 0.0, -np.inf) if np.isinf(strength) else strength * odd
+        work = pt.tanh(pt.dot(R.normal(size=(30, sites)), z)).sum()
+        pm.Potential("odd", excluded + work)
+        pm.Potential("b", pt.eq(alone[1:], alone[:-1]).sum())
+    target = pmd.target_from_model(model, differences="exact")
+    assert target.density.plan.dense
+    assert (sums_at_once(target.density) is not None) == at_once
 
 
 def test_a_large_lattice_is_refused_by_a_part_of_it(monkeypatch):
