@@ -10,6 +10,7 @@ from pymc.blocking import PointType
 from pymc.exceptions import SamplingError
 from pymc.logprob.utils import ParameterValueError
 from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
 
 from pymc_discrete.model.support import bounds_of, is_constrained, is_nominal
 from pymc_discrete.runtime.names import shown
@@ -76,11 +77,12 @@ def impossible(
         }
         for level in LEVELS
     ]
-    at_start, always = [], []
+    at_start, always, read = [], [], set[str]()
     for term in term_values(model):
         here = np.isneginf(term.at(point))
         if here.any():
             at_start.append(term.named(here))
+            read |= term.read
             throughout = here
             # `TermValue.at` returns a single -inf, and not one for each element, where an index is out of
             # bounds; `&` broadcasts it to the elements that another evaluation has.
@@ -89,7 +91,8 @@ def impossible(
             if throughout.any():
                 always.append(term.named(throughout))
     what = f"The log density is -inf, through {', '.join(always or at_start) or 'one of its terms'}"
-    said = f"{what}: the start of {shown(names)} is impossible, and {searched}."
+    to_blame = [name for name in discrete if name in read] or names
+    said = f"{what}: the start of {shown(to_blame)} is impossible, and {searched}."
     of_term = (
         "observed values outside their distribution's support, a parameter outside its domain, a p that does "
         "not sum to 1. model.debug() says which."
@@ -123,10 +126,16 @@ class TermValue:
     ----------
     variable : a random variable or a potential
     logp : the elements of the term, nats
+
+    Attributes
+    ----------
+    read : set of str, names of the free value variables that the term depends on
     """
 
     def __init__(self, model: pm.Model, variable: Variable, logp: Variable):
         self.name, self._values = str(variable.name), model.value_vars
+        above = set(ancestors([logp]))
+        self.read = {str(v.name) for v in self._values if v in above}
         observed = [model.rvs_to_values[variable]] if variable in model.observed_RVs else []
         self._function = pytensor.function(
             self._values, [logp, *observed], mode="FAST_COMPILE", on_unused_input="ignore"
@@ -180,6 +189,12 @@ def term_values(model: pm.Model) -> Iterator[TermValue]:
     variables = [*model.basic_RVs, *model.potentials]
     for variable, logp in zip(variables, model.logp(variables, sum=False), strict=True):
         yield TermValue(model, variable, logp)
+
+
+def read_by_impossible(model: pm.Model, point: PointType) -> set[str]:
+    """Names of the free value variables that the terms which are -inf at a point depend on."""
+    terms = [term for term in term_values(model) if np.isneginf(term.at(point)).any()]
+    return set().union(*(term.read for term in terms))
 
 
 def raise_not_finite(graph: LogpGraph, point: PointType, logp: float) -> None:

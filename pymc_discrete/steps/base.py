@@ -29,7 +29,7 @@ from pymc_discrete.runtime.fork import refuse_after_fork
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.names import shown, untransformed
 from pymc_discrete.runtime.waiting import watched
-from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, raise_not_finite
+from pymc_discrete.starts.not_finite import NOT_FOUND, impossible, raise_not_finite, read_by_impossible
 from pymc_discrete.steps.ahead import NUTS_STATISTICS
 from pymc_discrete.steps.draws_ahead import DrawsAhead, WhatMoves
 
@@ -256,7 +256,7 @@ class JaxStep(DrawsAhead, BlockedStep):
             raise_not_finite(self.density.graph, self.numbers | new, logp)
         if logp == -np.inf and not self.tune:
             raise SamplingError(impossible(self.model, new, self._names))
-        if logp == -np.inf and first and self.stopped_by_nuts():
+        if logp == -np.inf and first and self.stopped_by_nuts() and not self._left_to_others(new):
             raise SamplingError(impossible(self.model, new, self._names, NOT_FOUND))
         return new, [{**stats, "model_logp": logp}]
 
@@ -267,6 +267,13 @@ class JaxStep(DrawsAhead, BlockedStep):
         left the impossible start.
         """
         return False
+
+    def _left_to_others(self, point: PointType) -> bool:
+        """Whether terms that are impossible at a point read discrete variables of other steps, which may draw
+        possible values before NUTS runs.
+        """
+        others = {str(v.name) for v in self.model.discrete_value_vars} - set(self._names)
+        return bool(others & read_by_impossible(self.model, point))
 
     @abstractmethod
     def check_start(self, point: PointType) -> None:

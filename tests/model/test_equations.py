@@ -39,6 +39,8 @@ WRITTEN = {
         pt.switch(pt.eq(x[:2].sum(), 3), 0.0, -np.inf)
         + pt.switch(pt.eq((x[2:] * [1, 2]).sum(), 4), -0.5, -np.inf)
     ),
+    "logarithm": lambda x: potential(pt.log(pt.eq(A @ x, y))),
+    "logarithm of a float": lambda x: potential(pt.log(pt.all(pt.eq(A @ x, y)).astype("float64"))),
     "observed": lambda x: pm.DiracDelta("seen", A @ x, observed=y),
     "times": lambda x: potential(
         pm.HalfNormal("power", 1.0) * 2.0 * pt.switch(pt.all(pt.eq(A @ x, y)), 0.0, -np.inf)
@@ -62,6 +64,8 @@ LEFT = {
     "order": lambda x: potential(pt.switch(x[0] <= x[1], 0.0, -np.inf)),
     "weighted": lambda x: potential(-pt.switch(pt.eq(x.sum(), 4), 0.0, -np.inf)),
     "times a negative number": lambda x: potential(-2.0 * pt.switch(pt.eq(x.sum(), 4), 0.0, -np.inf)),
+    "times a logarithm": lambda x: potential(-pt.log(pt.eq(x.sum(), 4))),
+    "logarithm of a sum": lambda x: potential(pt.log(0.5 + pt.eq(x.sum(), 4))),
     "single sites": lambda x: potential(pt.switch(pt.all(pt.eq(x[:2], [1, 3])), 0.0, -np.inf)),
     "labels": lambda x: potential(
         pt.switch(pt.eq(*pm.Categorical("z", [0.2, 0.3, 0.5], shape=2)), 0.0, -np.inf)

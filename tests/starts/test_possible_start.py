@@ -203,6 +203,23 @@ def test_both_samplers_start(started, caplog):
     assert sum("The start of 'N' was impossible" in r.getMessage() for r in caplog.records) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["z", "N"])
+def test_a_start_that_another_step_will_mend(first):
+    """PyMC's NUTS comes last; the step of labels leaves the impossible count to the step of counts."""
+    with pm.Model() as model:
+        z, N = pm.Bernoulli("z", 0.5, shape=2), pm.Poisson("N", 1.0)
+        pm.Normal("w", pm.Normal("mu") + z, 1.0, observed=[0.0, 2.0])
+        pm.Binomial("y", N, 0.5, observed=5)
+        steps = [pmd.BlockGibbs([name]) for name in (first, {"z": "N", "N": "z"}[first])]
+        drawn = pm.sample(5, tune=5, chains=1, cores=1, step=steps, **QUIET)
+        assert (drawn.posterior["N"] >= 5).all()
+        of_labels = pmd.BlockGibbs(["z"], model=model)
+        of_labels.setup_chain(np.random.default_rng(1), 0, 5)
+        with pytest.raises(SamplingError, match="the start of 'N' is impossible"):
+            of_labels.step(model.initial_point())
+
+
 def counted_wrongly():
     """The count of -1 is impossible whatever N is; at the start of N that of 90 is, too."""
     with pm.Model() as model:
