@@ -19,7 +19,7 @@ from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
 from pytensor.scalar.basic import AND, OR, Add, Mul, ScalarMaximum, ScalarMinimum
-from pytensor.tensor.basic import Alloc, ARange, Join, Nonzero
+from pytensor.tensor.basic import Alloc, ARange, Join, Nonzero, ScalarFromTensor
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import Repeat, Unique
 from pytensor.tensor.math import Prod, Sum
@@ -33,6 +33,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_discrete.structure.bounds import IntegerBounds, Interval
+from pymc_discrete.structure.linear_forms import LinearForms
 from pymc_discrete.structure.numbers import Number
 from pymc_discrete.structure.rebuild import rebuild, remade
 
@@ -318,7 +319,7 @@ def dynamic(node: Apply, moving: set[Variable]) -> dict[int, slice]:
 
 FIXED_LENGTH = (
     "Write a switch over all elements in its place: pt.switch(np.arange(n) < k, a, b) for a slice, "
-    "pt.switch(z > 0, a, b) for a selection."
+    "pt.switch(z > 0, a, b) for a selection; or x[k + np.arange(n)] for n elements from k on."
 )
 
 # {Op: what a message suggests in place of an Op whose size depends on a variable}; for other Ops the
@@ -338,7 +339,8 @@ def with_fixed_sizes(
 ) -> list[Variable]:
     """Graphs in which a size that depends on variables but always has the same value is a constant.
 
-    An example is the length of `pt.bincount(z, minlength=n)` where no value of z is above n - 1.
+    Examples are the length of `pt.bincount(z, minlength=n)` where no value of z is above n - 1, and that of
+    `x[k : k + 3]` where k is between 0 and len(x) - 3.
 
     Parameters
     ----------
@@ -348,17 +350,64 @@ def with_fixed_sizes(
     known: list[IntegerBounds] = []
 
     def fixed(node: Apply, inputs: list[Variable]) -> list[Variable] | None:
+        if isinstance(node.op, Subtensor):
+            ends = node.inputs[1:]
+            if all(isinstance(i, Constant) for i in ends):
+                return None
+            known[:] = known or [IntegerBounds(bounds())]
+            moved = moved_slices(node, known[0])
+            return with_moved_slices(node, inputs, moved) if moved else None
         first = SIZED_BY.get(type(node.op)) if isinstance(node.op, Alloc | ARange) else None
         if first is None or all(isinstance(i, Constant) for i in inputs[first:]):
             return None
-        if not known:
-            known.append(IntegerBounds(bounds()))
+        known[:] = known or [IntegerBounds(bounds())]
         sizes = [known[0].of(i) for i in node.inputs[first:]]
         if any(low != high or not np.isfinite(low) for low, high in sizes):
             return None
         return remade(node, [*inputs[:first], *(pt.constant(int(low), dtype="int64") for low, _ in sizes)])
 
     return rebuild(outputs, {}, fixed)
+
+
+def moved_slices(node: Apply, bounds: IntegerBounds) -> dict[int, int]:
+    """{dimension: length} for the slices of a node whose ends depend on variables, and that have one length.
+
+    A slice counts if neither end can be negative or beyond the end of the axis.
+    """
+    found = dict[int, int]()
+    for d, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list)):
+        length = node.inputs[0].type.shape[d]
+        if isinstance(index, slice) and index.step is None and length is not None:
+            start, stop = (
+                pt.constant(np.int64(missing)) if end is None else as_int64(end)
+                for end, missing in ((index.start, 0), (index.stop, length))
+            )
+            if not all(isinstance(end, Constant) for end in (start, stop)):
+                form = LinearForms(bounds, lambda v: False).of(stop - start)
+                (first, _), (_, last) = bounds.of(start), bounds.of(stop)
+                if form.keys() == {None} and form[None] >= 0 and first >= 0 and last <= length:
+                    found[d] = int(form[None])
+    return found
+
+
+def with_moved_slices(node: Apply, inputs: list[Variable], lengths: dict[int, int]) -> list[Variable]:
+    """The output of a node that reads slices, with those of a fixed length read by the indices of their
+    elements.
+
+    Parameters
+    ----------
+    lengths : {dimension: length} of these slices
+    """
+    indices = list(indices_from_subtensor(inputs[1:], node.op.idx_list))
+    x, axis = inputs[0], 0
+    others = [slice(None) if d in lengths else index for d, index in enumerate(indices)]
+    part = x[tuple(others)]
+    for d, index in enumerate(indices):
+        if d in lengths:
+            start = pt.constant(np.int64(0)) if index.start is None else as_int64(index.start)
+            part = pt.take(part, start + np.arange(lengths[d]), axis=axis)
+        axis += isinstance(index, slice)
+    return [part]
 
 
 def sliced(node: Apply, inputs: list[Variable | Sliced], dimensions: set[int]) -> Variable | Sliced:
@@ -435,8 +484,15 @@ def place(end: Variable | None, length: int, missing: int) -> Variable:
     """
     if end is None:
         return pt.constant(np.int64(missing))
-    end = pt.cast(end if hasattr(end.type, "ndim") else pt.tensor_from_scalar(end), "int64")
+    end = as_int64(end)
     return pt.clip(pt.switch(end < 0, end + length, end), 0, length)
+
+
+def as_int64(end: Variable) -> Variable:
+    """() int64, the end of a slice as a tensor."""
+    if end.owner is not None and isinstance(end.owner.op, ScalarFromTensor):
+        (end,) = end.owner.inputs
+    return pt.cast(end if hasattr(end.type, "ndim") else pt.tensor_from_scalar(end), "int64")
 
 
 @singledispatch
@@ -516,23 +572,30 @@ def _(op: CAReduce, node: Apply, inputs: list[Variable | Sliced]) -> list[Variab
 
 @applied.register
 def _(op: Join, node: Apply, inputs: list[Variable | Sliced]) -> list[Variable | Sliced]:
-    """If a and b have the same length, a[:k] joined with b[k:] is a switch between a and b."""
+    """If a and b have the same length, a[:k] joined with b[k:] is a switch between a and b; and a[k:] joined
+    with a[:k] is `pt.roll` of a.
+    """
     parts = slices_among(inputs)
     if not (len(inputs) == len(parts) == 2 and all(len(part.cuts) == 1 for part in parts)):
         raise slice_refused(node)
     (whole, (before,)), (other, (after,)) = parts
     if not (isinstance(before, Cut) and isinstance(after, Cut)):
         raise slice_refused(node)
-    fits = (
-        before.axis == after.axis == op.axis % whole.ndim
-        and before.length == after.length
-        and equal_computations([before.end], [after.begin])
-    )
+    axis = op.axis % whole.ndim
+    if not (before.axis == after.axis == axis and before.length == after.length):
+        raise slice_refused(node)
+    if splits(before, after):
+        return [pt.switch(before.mask(whole.ndim), whole, other).astype(node.outputs[0].type.dtype)]
+    if splits(after, before) and equal_computations([whole], [other]):
+        return [pt.take(whole, (before.begin + np.arange(before.length)) % before.length, axis=axis)]
+    raise slice_refused(node)
+
+
+def splits(before: Cut, after: Cut) -> bool:
+    """Whether two slices of an axis are what is before an element, and this element with all after it."""
     from_start = isinstance(before.begin, Constant) and before.begin.data == 0
     to_end = isinstance(after.end, Constant) and after.end.data == after.length
-    if not (fits and from_start and to_end):
-        raise slice_refused(node)
-    return [pt.switch(before.mask(whole.ndim), whole, other).astype(node.outputs[0].type.dtype)]
+    return from_start and to_end and equal_computations([before.end], [after.begin])
 
 
 def names_in(inputs: Sequence[Variable]) -> str:

@@ -61,7 +61,7 @@ def refusal_of_term(term: Variable) -> NotImplementedError | None:
     """The error for a term that JAX cannot compile, with an Op without a JAX version or a variable size; else
     None.
     """
-    return refusal_of_jax([term]) or refusal_of_sizes(term)
+    return refusal_of_sizes(term) or refusal_of_jax([term])
 
 
 def terms_without_jax(
