@@ -377,16 +377,18 @@ def moved_slices(node: Apply, bounds: IntegerBounds) -> dict[int, int]:
     found = dict[int, int]()
     for d, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list)):
         length = node.inputs[0].type.shape[d]
-        if isinstance(index, slice) and index.step is None and length is not None:
-            start, stop = (
-                pt.constant(np.int64(missing)) if end is None else as_int64(end)
-                for end, missing in ((index.start, 0), (index.stop, length))
-            )
-            if not all(isinstance(end, Constant) for end in (start, stop)):
-                form = LinearForms(bounds, lambda v: False).of(stop - start)
-                (first, _), (_, last) = bounds.of(start), bounds.of(stop)
-                if form.keys() == {None} and form[None] >= 0 and first >= 0 and last <= length:
-                    found[d] = int(form[None])
+        if not isinstance(index, slice) or index.step is not None or length is None:
+            continue
+        if all(end is None or isinstance(end, Constant) for end in (index.start, index.stop)):
+            continue
+        start, stop = (
+            pt.constant(np.int64(missing)) if end is None else as_int64(end)
+            for end, missing in ((index.start, 0), (index.stop, length))
+        )
+        form = LinearForms(bounds, lambda v: False).of(stop - start)
+        (first, _), (_, last) = bounds.of(start), bounds.of(stop)
+        if form.keys() == {None} and form[None] >= 0 and first >= 0 and last <= length:
+            found[d] = int(form[None])
     return found
 
 

@@ -141,6 +141,20 @@ def increased_beyond_the_end():
     pm.Normal("y", pt.inc_subtensor(pt.ones(4)[k(-6, 5) + 1], 1.5), 0.3, observed=np.ones(4))
 
 
+def windows():
+    """Slices of a fixed length; a negative end or one beyond the axis would mean another slice."""
+    t, u, x = k(0, 6), k(2, 5, "u"), pm.Bernoulli("x", 0.4, shape=(3, 9))
+    pm.Normal("y", pt.constant(A)[t : t + 3] * x[1, 8 - u : 11 - u], 1.0, observed=A[:3])
+    pm.Normal("w", (x[:, u - 2 : u + 1] * pt.constant(M)[:3, 6 - t : 9 - t]).T, 1.0, observed=M.T[:3, :3])
+    pm.Potential("p", pt.constant(A)[t - 3 : t].sum())
+
+
+def rolled():
+    x = pm.Bernoulli("x", 0.4, shape=(2, 5))
+    mu = pt.roll(pt.constant(A), k(-3, 12))[:5] + pt.roll(x, k(0, 4, "u"), axis=1)
+    pm.Normal("y", mu, 1.0, observed=M[:2, :5])
+
+
 MODELS = [
     summed,
     before_and_after,
@@ -158,6 +172,8 @@ MODELS = [
     set_where_chosen,
     chosen_by_data,
     how_many_are_chosen,
+    windows,
+    rolled,
 ]
 MODELS += [written_beyond_the_end, increased_beyond_the_end]
 
@@ -171,6 +187,8 @@ MODELS += [written_beyond_the_end, increased_beyond_the_end]
     "between_two",
     "before_and_after",
     "summed",
+    "windows",
+    "rolled",
 )
 def test_differences(build):
     with pm.Model() as model:
@@ -245,6 +263,8 @@ def test_deterministics():
             "SortOp.*depends on a variable of the model \\(k\\).*pt.switch",
         ),
         (lambda t: (pt.constant(A)[:t] * pt.constant(A)[t:]).sum(), "Mul.*only sums"),
+        (lambda t: pt.sort(pt.constant(A)[t - 3 : t])[0], r"SortOp.*k \+ np.arange"),
+        (lambda t: pt.sort(pt.constant(A)[t : t + 3])[0], r"SortOp.*k \+ np.arange"),
         (lambda t: pt.constant(A)[:t:2].sum(), "with a step"),
         (lambda t: pt.sort(pt.constant(A)[pt.arange(9) < t])[0], "SortOp.*only sums"),
         (lambda t: pt.constant(np.arange(9))[:t].max(), "of integers in a slice.*pt.cast"),
@@ -268,6 +288,8 @@ def test_deterministics():
     ids=[
         "sorted",
         "of two lengths",
+        "with a negative end",
+        "with an end beyond the axis",
         "a step",
         "chosen and sorted",
         "the largest integer",
