@@ -3,10 +3,12 @@
 python -m benchmarks.to_answer --out benchmarks/results/NAME-to-answer [--before CHECKOUT]
 python -m benchmarks.to_answer --models A C --samplers cold warm JAGS
 
-Every row has a process of its own. Of pmd.sample there are up to four for each model: one finds how many
+Every row has a process of its own. Of pmd.sample there are up to six for each model: one finds how many
 draws are enough; one, "before", has the package of CHECKOUT, a folder with another commit of this repository;
 "cold" begins without compiled programs on disk; "warm" has those that the one before left there. The last
-three call pmd.sample three times: at first, again, and with other data of the same shapes.
+three call pmd.sample three times: at first, again, and with other data of the same shapes. Two more, "short,
+cold" and "short, warm", make three calls of 20 + 20 draws, which are shown in units of the time that a fresh
+process takes to import PyMC.
 
 Of a peer the draws of a short run are measured; the seconds to 1,000 effective draws are those before its
 first draw, and those that so many draws take at its rate.
@@ -14,6 +16,7 @@ first draw, and those that so many draws take at its rate.
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +33,12 @@ CHAINS = 4
 MOST = 2**17  # draws per chain that are tried
 DRAWS = 1000  # of pm.sample, per chain
 SECONDS = 10  # of sampling, of JAGS and NumPyro
+SHORT = {"draws": 20, "tune": 20}
 CALLS = ("first", "again", "other data")
+IMPORTS = (  # prints the seconds that importing PyMC takes, and then this package with what its calls need
+    "import time; a = time.perf_counter(); import pymc; b = time.perf_counter(); "
+    "import pymc_discrete as pmd; pmd.sample; import jax; print(b - a, time.perf_counter() - b)"
+)
 SIGMAS = 5.0
 
 
@@ -92,17 +100,9 @@ def calls(spec, draws):
 
     The moments of the first call's draws are kept, for the comparison with peers.
     """
-    start = time.perf_counter()
-    import pymc  # noqa: F401
-
-    imported = time.perf_counter()
     import jax
 
-    import pymc_discrete as pmd
-
-    _ = pmd.sample  # imported when it is first used
-    record = {"pymc_seconds": imported - start, "import_seconds": time.perf_counter() - imported}
-    compiled = []
+    record, compiled = {}, []
 
     def note(event, *_, **__):
         compiled.extend([event] * event.endswith("backend_compile_duration"))
@@ -124,6 +124,24 @@ def calls(spec, draws):
         if call == "first":
             record["summaries"] = found["summaries"]
     return record
+
+
+def short_calls(spec):
+    """Seconds of three calls of few draws in this process, and of imports in a fresh one."""
+    import pymc_discrete as pmd
+
+    quiet = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+    model, _ = spec.pymc()
+    record = {}
+    for call, of_call in zip(CALLS, (model, model, with_other_data(spec, 1)), strict=True):
+        begin = time.perf_counter()
+        pmd.sample(**SHORT, chains=CHAINS, model=of_call, **quiet)
+        record[call] = {"seconds": time.perf_counter() - begin}
+    printed = [
+        subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True) for _ in range(3)
+    ]
+    seconds = np.array([line.stdout.split() for line in printed], float)
+    return record | {"pymc_seconds": seconds[:, 0].min(), "import_seconds": seconds[:, 1].min()}
 
 
 # ---------------------------------------------------------------- peers
@@ -180,7 +198,7 @@ PEERS = {
     "JAGS, glm": lambda name: in_jags(name, ("glm",)),
     "NumPyro": lambda name: in_numpyro(SPECS[name]),
 }
-OURS = ("enough", "before", "cold", "warm")
+SHORT_ROWS = ("short, cold", "short, warm")
 
 
 def answer(before, summaries, sampling):
@@ -197,7 +215,7 @@ def answer(before, summaries, sampling):
 # ---------------------------------------------------------------- rows
 def options(p):
     harness.choice(p, "--models", SPECS)
-    harness.choice(p, "--samplers", ("cold", "warm", *PEERS))
+    harness.choice(p, "--samplers", (*SHORT_ROWS, "cold", "warm", *PEERS))
     p.add_argument("--before", type=Path, help="a folder with another commit of this repository")
     p.add_argument("--limit", type=float, default=300, help="seconds for a row")
 
@@ -205,12 +223,21 @@ def options(p):
 def rows(args, records):
     for model in args.models:
         with tempfile.TemporaryDirectory() as folder, harness.empty_pytensor_cache() as env:
-            yield from ours(
-                args, records, model, {**env, "PYMC_DISCRETE_CACHE": os.path.join(folder, "used")}
-            )
+            for stage in SHORT_ROWS:
+                if stage in args.samplers:
+                    yield harness.Row(
+                        {"model": model, "sampler": stage, "draws": SHORT["draws"]},
+                        env | used(folder, "short"),
+                    )
+            yield from ours(args, records, model, env | used(folder, "long"))
             for peer in PEERS:
                 if peer in args.samplers:
                     yield harness.Row({"model": model, "sampler": peer, "draws": 0}, env)
+
+
+def used(folder, name):
+    """The environment in which compiled programs are kept in a folder of their own."""
+    return {"PYMC_DISCRETE_CACHE": os.path.join(folder, name)}
 
 
 def ours(args, records, model, env):
@@ -232,6 +259,8 @@ def ours(args, records, model, env):
 def measure(args, model, sampler, draws):
     if sampler in PEERS:
         return answer(*PEERS[sampler](model))
+    if sampler in SHORT_ROWS:
+        return short_calls(SPECS[model])
     if sampler == "enough":
         found = enough(SPECS[model])
         return {"enough": found["draws"], "ess": found["ess"]}
@@ -245,6 +274,8 @@ def progress(r):
         return f"{r['enough']} draws per chain"
     if r["sampler"] in PEERS:
         return f"first draw {r['first_draw']:.2f} s, all {r['seconds']:.2f} s, ESS {r['min_ess']:.0f}"
+    if r["sampler"] in SHORT_ROWS:
+        return ", ".join(f"{call}: {r[call]['seconds']:.2f} s" for call in CALLS)
     return "; ".join(f"{call}: {r[call]['first_draw']:.2f}, {r[call]['seconds']:.2f} s" for call in CALLS)
 
 
@@ -283,16 +314,33 @@ def markdown(args, records):
         lines += [f"## {title}", "", *harness.table(columns, cells), ""]
     lines += ["## Draws", "", *harness.table(DRAWS_COLUMNS, list(filter(None, map(draws_of, of.values()))))]
     lines += ["", *(line for model in models for line in notes(model, of[model])), "", FOOTNOTE]
-    importing = [
-        (r["import_seconds"], r["pymc_seconds"])
-        for r in records
-        if r["sampler"] in ("cold", "warm")
-        if r["status"] == "ok"
-    ]
-    if importing:
-        mine, pymcs = np.median(importing, axis=0)
-        lines += [f"- Importing is not counted: after `import pymc` ({pymcs:.1f} s) it takes {mine:.1f} s."]
+    short = [row for model in models for row in in_units(model, of[model])]
+    if short:
+        lines += ["", f"## Calls of {SHORT['tune']} + {SHORT['draws']} draws, in units of `import pymc`", ""]
+        lines += [*harness.table(UNIT_COLUMNS, short), "", FOOTNOTE_OF_UNITS]
     return "\n".join([*lines, ""])
+
+
+UNIT_COLUMNS = [
+    "model", "import pymc, s", "cold", "second process", "of which imports", "again", "other data"
+]  # fmt: skip
+
+
+def in_units(model, records):
+    """The row of a model in the table of short calls."""
+    ok = {r["sampler"]: r for r in records if r["status"] == "ok"}
+    if not set(SHORT_ROWS) <= set(ok):
+        return
+    both = [ok[name] for name in SHORT_ROWS]
+    unit, importing = (min(r[key] for r in both) for key in ("pymc_seconds", "import_seconds"))
+    first, second = (importing + r["first"]["seconds"] for r in both)
+    later = (both[1][call]["seconds"] for call in CALLS[1:])
+    yield [
+        model,
+        f"{unit:.2f}",
+        *(f"{s / unit:.1f}" for s in (first, second, importing)),
+        *(f"{s / unit:.2f}" for s in later),
+    ]
 
 
 DRAWS_COLUMNS = [
@@ -338,7 +386,11 @@ FOOTNOTE = f"""- {CHAINS} chains each; tuning as in the other benchmarks. Until 
   has few effective draws its rate is a rough guess, most often an optimistic one.
 - pm.sample draws as many chains at a time as there are cores; JAGS, in one process, one after another;
   NumPyro, with DiscreteHMCGibbs, all in one vectorised program, in float32.
-- JAGS: the better of with and without its module glm; processor seconds, without the output of draws."""
+- JAGS: the better of with and without its module glm; processor seconds, without the output of draws.
+- Importing is not counted, but in the table of short calls."""
+
+FOOTNOTE_OF_UNITS = """- The first two count what this package imports after PyMC. Calls last until they return.
+- The unit is the shortest of six imports in fresh processes, as is what is imported after it."""
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ PLANTED = (
     (a_term_left_out, 0),
     (an_index_off_by_one, 0),
     (moves_that_break_a_sum, 8),
-    (a_mask_too_long, 193),
+    (a_mask_too_long, 233),
     (a_sum_without_its_last_value, 28),
 )
 
