@@ -389,7 +389,7 @@ FOOTNOTE = f"""- {CHAINS} chains each; tuning as in the other benchmarks. Until 
 - JAGS: the better of with and without its module glm; processor seconds, without the output of draws.
 - Importing is not counted, but in the table of short calls."""
 
-FOOTNOTE_OF_UNITS = """- The first two count what this package imports after PyMC. Calls last until they return.
+FOOTNOTE_OF_UNITS = """- The first two with what this package imports after PyMC; all until the return.
 - The unit is the shortest of six imports in fresh processes, as is what is imported after it."""
 
 
