@@ -102,6 +102,9 @@ def calls(spec, draws):
     """
     import jax
 
+    import pymc_discrete as pmd
+
+    _ = pmd.sample  # imported when it is first used, and not in the first call
     record, compiled = {}, []
 
     def note(event, *_, **__):
@@ -130,12 +133,13 @@ def short_calls(spec):
     """Seconds of three calls of few draws in this process, and of imports in a fresh one."""
     import pymc_discrete as pmd
 
+    sample = pmd.sample  # imported when it is first used, and not in the first call
     quiet = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
     model, _ = spec.pymc()
     record = {}
     for call, of_call in zip(CALLS, (model, model, with_other_data(spec, 1)), strict=True):
         begin = time.perf_counter()
-        pmd.sample(**SHORT, chains=CHAINS, model=of_call, **quiet)
+        sample(**SHORT, chains=CHAINS, model=of_call, **quiet)
         record[call] = {"seconds": time.perf_counter() - begin}
     printed = [
         subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True) for _ in range(3)

@@ -20,7 +20,8 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.structure.dependence import Dependence
 from pymc_discrete.structure.terms import Term
 
-# If the sites of a dense term have at most this many states together, the term is evaluated at each of them.
+# If the sites of a dense term, whose elements each depend on many sites, have at most this many states
+# together, the term is evaluated at each of these states.
 MOST_STATES = 2**12
 MOST_SITES = int(np.log2(MOST_STATES))  # the most sites that can have so few states
 

@@ -22,7 +22,8 @@ class TreeGibbs(BlockGibbs):
     chain in which a state depends on the two or three before it, states and durations, a few coupled chains.
     On other graphs with cycles a draw takes in turn random forests that together cover all sites. Sites that
     no pair joins (labels of a mixture, counts with windows, sites of a term whose elements read many) are
-    drawn as by `BlockGibbs`.
+    drawn as by `BlockGibbs`, but at once if the sites of such a term have at most 4096 states together and
+    the term excludes some of these, as the checks of a code do, or costs as little as said above.
 
     Parameters
     ----------
