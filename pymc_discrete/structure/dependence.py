@@ -21,7 +21,7 @@ class Dependence(Analysis[np.ndarray | None]):
     d : the number of sites
     largest : int, optional
         The most sites that an element may depend on; a variable with an element that depends on more counts
-        as dense.
+        as dense. The default is `most_sites`.
     """
 
     def __init__(self, graph: LogpGraph, starts: list[int], d: int, largest: int | None = None):
@@ -29,7 +29,7 @@ class Dependence(Analysis[np.ndarray | None]):
         blocks = zip(graph.values, starts, sizes, strict=True)
         super().__init__({var: np.arange(start, start + n)[:, None] for var, start, n in blocks})
         self.graph = graph
-        self.largest = max(4, min(16, d // 4)) if largest is None else largest
+        self.largest = most_sites(d) if largest is None else largest
         self._rules: dict[Apply, Elements | Entries | None] = {}
 
     def rule(self, node: Apply) -> Elements | Entries | None:
@@ -92,6 +92,11 @@ class Dependence(Analysis[np.ndarray | None]):
             self.blame(node)
             return None
         return merged
+
+
+def most_sites(d: int) -> int:
+    """The most of d sites that an element may depend on without being dense."""
+    return max(4, min(16, d // 4))
 
 
 def distinct(sites: np.ndarray) -> np.ndarray:

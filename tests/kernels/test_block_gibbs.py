@@ -19,7 +19,7 @@ from pymc_discrete.kernels.block_gibbs import stretch
 from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.space.colours import colour_classes, links_of
 from pymc_discrete.space.space import Variable
-from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure import dependence
 from tests.models import (
     binary,
     bounded,
@@ -90,7 +90,7 @@ def small(build, form):
             pm.Potential("dense", -0.2 * pt.sqr(together - 2).sum())
     with pytest.MonkeyPatch.context() as patch:
         if form == "scan":  # so few sites would not count as dense
-            patch.setattr(Dependence, "largest", 0)
+            patch.setattr(dependence, "most_sites", lambda d: 0)
         target = pmd.target_from_model(model, **options)
     if form == "function":
         target = pmd.target_from_logdensity(target.logdensity, target.space)

@@ -15,7 +15,7 @@ import pymc_discrete as pmd
 from pymc_discrete.differences.from_logdensity import FunctionDensity
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.kernels.block_gibbs import ALL_SPLITS_EVERY, MANY_SPLITS, NEAR_SPLITS
-from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure import dependence
 from tests.tools.enumeration import (
     Enumerated,
     check_runs,
@@ -242,7 +242,7 @@ def small(build, form):
     names = [v.name for v in model.discrete_value_vars]
     with pytest.MonkeyPatch.context() as patch:
         if form == "scan":  # so few sites would not count as dense
-            patch.setattr(Dependence, "largest", 0)
+            patch.setattr(dependence, "most_sites", lambda d: 0)
         target = pmd.target_from_model(model, names, differences="exact", **options)
     if form == "function":
         target = pmd.target_from_logdensity(target.logdensity, target.space)

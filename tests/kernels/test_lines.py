@@ -23,7 +23,7 @@ from pymc_discrete.kernels import (
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.space import lattice, linear_constraint
 from pymc_discrete.space.linear_constraint import LinearConstraint, Lines
-from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure import dependence
 from tests.tools.enumeration import (
     Enumerated,
     check_runs,
@@ -303,7 +303,7 @@ def target_of(build, form="as it is"):
         options = {"window": "geometric"} if build is stretches else {}
         with pytest.MonkeyPatch.context() as patch:
             if form == "scan":  # so few sites would not count as dense
-                patch.setattr(Dependence, "largest", 0)
+                patch.setattr(dependence, "most_sites", lambda d: 0)
             return pmd.BlockGibbs(differences="exact", **options).target, ranges
 
 

@@ -16,7 +16,7 @@ import pymc_discrete as pmd
 from pymc_discrete.kernels import gibbs_with_gradients, loop, path_auxiliary
 from pymc_discrete.kernels.pair_moves import PairMoves
 from pymc_discrete.kernels.settle import settle
-from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure import dependence
 from tests.tools.enumeration import check_matrix, check_runs, enumerate_target, run_steps
 from tests.tools.interpreted import interpreted
 from tests.tools.pair_matrices import after, all_moves, estimates, exact_differences, matrix_of_pairs, tables
@@ -126,7 +126,7 @@ def small(build):
     names = [v.name for v in model.discrete_value_vars]
     with pytest.MonkeyPatch.context() as patch:
         if build is dense:  # so few sites would not count as dense
-            patch.setattr(Dependence, "largest", 0)
+            patch.setattr(dependence, "most_sites", lambda d: 0)
         target = pmd.target_from_model(model, names, differences="exact", **options)
     assert (build is dense) == any(part.mixing for part in target.density.parts if len(part.sites))
     return enumerate_target(target, ranges)

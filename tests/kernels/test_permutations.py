@@ -13,7 +13,7 @@ import pytest
 import pymc_discrete as pmd
 from pymc_discrete.kernels import block_gibbs, discrete_langevin, loop, tree_gibbs
 from pymc_discrete.kernels.block_gibbs import matchings, tournament
-from pymc_discrete.structure.dependence import Dependence
+from pymc_discrete.structure import dependence
 from tests.kernels.test_fixed_sums import sweep_matrices
 from tests.tools.enumeration import check_runs, check_sweep, enumerate_target, run_steps
 from tests.tools.statistics import g_test
@@ -90,7 +90,7 @@ def small(build, form):
     names = [v.name for v in model.discrete_value_vars]
     with pytest.MonkeyPatch.context() as patch:
         if form == "scan":  # so few sites would not count as dense
-            patch.setattr(Dependence, "largest", 0)
+            patch.setattr(dependence, "most_sites", lambda d: 0)
         target = pmd.target_from_model(model, names, differences="exact")
     if form == "function":
         target = pmd.target_from_logdensity(target.logdensity, target.space)
