@@ -39,7 +39,7 @@ MOST_STAGES = 64
 # first. If it takes too much work, so does the elimination of all sites, and to plan that would take long.
 SITES_TRIED = 4096
 
-_kept: Kept[Sums | None] = Kept(MODELS)
+_kept: Kept[Sums | None] = Kept(MODELS, "sums to draw all sites at once")
 
 
 def sums_at_once(density: Density) -> Sums | None:

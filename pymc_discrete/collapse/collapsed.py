@@ -36,7 +36,7 @@ from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
 from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.kernels.block_gibbs import visits_of
-from pymc_discrete.model.identity import key_of_graph
+from pymc_discrete.model.identity import key_of_object
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.structure_of_model import MadeModel, key_of_model
 from pymc_discrete.model.support import deviations
@@ -72,8 +72,8 @@ LESS, FAR_BELOW, AGAIN = 2, 15.0, 1 / 8
 # then mix slowly.
 FAR_SHARE, FAR_RUN = 0.005, 50
 
-_kept: Kept["Collapsed"] = Kept(MODELS)
-_sums: Kept[Sums] = Kept(MODELS)
+_kept: Kept["Collapsed"] = Kept(MODELS, "models with variables summed out")
+_sums: Kept[Sums] = Kept(MODELS, "sums")
 
 
 class Collapsed:
@@ -156,7 +156,7 @@ class Collapsed:
                 self.in_stretches,
                 self.stretched.tobytes(),
                 self.far.tobytes(),
-                key_of_graph(read),
+                key_of_object(read),
             )
 
     def __eq__(self, other: object) -> bool:

@@ -54,7 +54,7 @@ MOST_OTHER_SITES, MOST_OPERATIONS = 3, 2.5e6
 # the reason why nothing is integrated out in single precision
 IN_32_BITS = 'in 32 bits the differences of large quadratic forms are lost. dtype="float64" allows it'
 
-_kept: Kept[list[str]] = Kept(MODELS)
+_kept: Kept[list[str]] = Kept(MODELS, "variables to integrate out")
 
 
 def chosen_coefficients(

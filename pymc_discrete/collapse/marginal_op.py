@@ -129,11 +129,13 @@ class SummedOut(Op):
         return [[n in moving] * len(node.outputs) for n in range(len(node.inputs))]
 
     def __getstate__(self):
-        return {**self.__dict__, "_compiled": None}
+        known_to_numba = bool(call_from_numba_quietly.cache_info().currsize)
+        return {**self.__dict__, "_compiled": None, "known_to_numba": known_to_numba}
 
     def __setstate__(self, state):
+        if state.pop("known_to_numba"):
+            call_from_numba_quietly()
         self.__dict__.update(state)
-        call_from_numba_quietly()
 
 
 @jax_funcify.register(SummedOut)

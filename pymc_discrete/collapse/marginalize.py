@@ -1,7 +1,6 @@
 """Models without some of their discrete variables, which are summed out."""
 
 import bisect
-import functools
 import itertools
 import logging
 from collections.abc import Sequence
@@ -10,12 +9,14 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.distribution import Discrete
 from pymc.distributions.transforms import Interval
 from pymc.model.fgraph import fgraph_from_model, model_free_rv, model_from_fgraph, model_potential
 from pymc.model.transform.conditioning import remove_value_transforms
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 
 from pymc_discrete.collapse.marginal_op import SummedOut, call_from_numba_quietly
@@ -316,7 +317,7 @@ def without(
         for name in (str(v.name) for v in density.graph.others)
     ]
     if stretches is not None:
-        free = values_without_density(sums.places).owner.clone().outputs[1]
+        free = Unweighted.dist(sums.places)
         inputs.append(model_free_rv(free, free.type(name=stretches), None, stretches))
         graph.add_output(inputs[-1], import_missing=True)
         data = []  # the Op need not store the values of pm.Data, which are read anew for every run
@@ -356,15 +357,33 @@ def put_in_order(result: pm.Model, model: pm.Model) -> None:
             result.set_initval(result[str(rv.name)], start)
 
 
-@functools.cache
-def values_without_density(n: int) -> Variable:
-    """A random vector (n,) of integers with a log density of 0; one object serves all models."""
-    return pm.CustomDist.dist(logp=no_density, shape=(n,), dtype="int64")
+class UnweightedRV(RandomVariable):
+    """Random integers of which every value has the same density, so that no value can be drawn."""
+
+    name = "unweighted"
+    signature = "->()"
+    dtype = "int64"
+
+    @classmethod
+    def rng_fn(cls, rng: Any, size: Any) -> Any:
+        raise NotImplementedError("The values over which a sum is taken have no distribution to draw from.")
 
 
-def no_density(value: Variable) -> Variable:
-    """A log density of 0."""
-    return pt.zeros(value.shape)
+class Unweighted(Discrete):
+    """The PyMC distribution of integers with a log density of 0."""
+
+    rv_op = UnweightedRV()
+
+    @classmethod
+    def dist(cls, n: int, **options: Any) -> Variable:
+        """A vector of n such integers."""
+        return super().dist([], shape=(n,), **options)
+
+    def support_point(rv: Any, size: Any) -> Variable:
+        return pt.zeros(size, dtype="int64")
+
+    def logp(value: Any) -> Variable:
+        return pt.zeros(value.shape)
 
 
 def flat(model: pm.Model, rv: Variable, old: Variable, names: Sequence[str]) -> Variable:

@@ -35,7 +35,7 @@ from pymc_discrete.structure.jaxify import jaxify
 from pymc_discrete.structure.numbers import NUMBER
 from pymc_discrete.structure.sums import all_summands
 
-_kept: KeptForModels["ContinuousDensity", Any] = KeptForModels()
+_kept: KeptForModels["ContinuousDensity", Any] = KeptForModels("densities of continuous variables")
 
 # The method of `ContinuousDensity` that is compiled with little optimisation, since it runs seldom: only to
 # check the points at which chains start.

@@ -21,7 +21,7 @@ from pymc_discrete.runtime.names import shown
 from pymc_discrete.runtime.waiting import watched
 from pymc_discrete.space.target import Target
 
-_kept: KeptForModels[ModelDensity, ModelDensity] = KeptForModels()
+_kept: KeptForModels[ModelDensity, ModelDensity] = KeptForModels("densities of discrete variables")
 
 
 def target_from_model(

@@ -22,6 +22,8 @@ from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.kernels.random import key_of, key_of_words
 from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.runtime import programs_on_disk
+from pymc_discrete.runtime.checked_files import read_checked
+from pymc_discrete.runtime.compile_cache import PROGRAM, usable_folder
 from pymc_discrete.runtime.compiling import announced
 from pymc_discrete.runtime.devices import CHAINS, Layout, side_by_side
 from pymc_discrete.runtime.jax_settings import REPEATED, SELDOM, jitted, lower, settings_now
@@ -129,7 +131,16 @@ class Program:
             self.counts.key,
             ladder and ladder.key,
         )
-        self._compiled = _kept.get(self.key, lambda: Compiled(self, self.lasting_name()))
+        self._compiled = _kept.get(self.key, lambda: Compiled(self, self._name()))
+
+    def _name(self) -> str | None:
+        """The result of `lasting_name`, which takes long to find, from this or an earlier process."""
+        if usable_folder() is None:
+            return None
+        recorder, blocks, _, together, settings, counts, ladder = self.key
+        shape = self.layout.devices.shape  # the devices themselves are objects of this process
+        key = (recorder, blocks, shape, together, *map(str, settings), counts, ladder)
+        return _names.get(key, self.lasting_name)
 
     def lasting_name(self) -> str | None:
         """A name that no other program has, and that this program has in every process.
@@ -376,7 +387,7 @@ class Compiled:
             what = f"{WORK[function]}: {self._blocks}"
             of_key = f"{function} {static} {tree} {key[-len(leaves) :]}"
             name = self._name and programs_on_disk.name_of(self._name, of_key)
-            on_disk = name and programs_on_disk.read(name)
+            on_disk = name and read_checked(name, PROGRAM)
 
             def traced() -> Any:
                 with announced(what) as logged, collection_paused():
@@ -409,6 +420,7 @@ class Compiled:
 
 
 _kept: Kept[Compiled] = Kept(PROGRAMS)
+_names: Kept[str | None] = Kept(PROGRAMS, "names of programs")
 
 
 def in_one(numbers: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

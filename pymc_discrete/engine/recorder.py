@@ -27,7 +27,7 @@ from pymc_discrete.structure.numbers import NUMBER, Derivation, hoisted, numbers
 from pymc_discrete.structure.rebuild import known_size, rebuild
 from pymc_discrete.structure.stacking import in_vectors
 
-_kept: KeptForModels["Recorder", Any] = KeptForModels()
+_kept: KeptForModels["Recorder", Any] = KeptForModels("recorders")
 
 
 class Recorder:

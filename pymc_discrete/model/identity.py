@@ -154,15 +154,9 @@ def key_of_object(thing: Any) -> Key:
     return Key(walk.of(thing), tuple(walk.own))
 
 
-def key_of_graph(outputs: Iterable[Variable], known: Mapping[Variable, Hashable] | None = None) -> Key:
-    """The key of PyTensor graphs: their Ops, how they are connected, and their leaves.
-
-    Parameters
-    ----------
-    known : {leaf: the object that replaces it in the key}
-    """
-    walk = Walk()
-    return Key(walk.graph(list(outputs), known or {}), tuple(walk.own))
+def key_of_graph(outputs: Iterable[Variable]) -> Key:
+    """The key of PyTensor graphs: their Ops, how they are connected, and their leaves."""
+    return key_of_object(Graphs(list(outputs), {}))
 
 
 def lasting_key(thing: Any, of_users: bool = True) -> str:
@@ -186,9 +180,9 @@ def lasting_key(thing: Any, of_users: bool = True) -> str:
 
 
 def lasting_name(*things: Any) -> str | None:
-    """A name on disk for the programs that JAX compiles of some objects under its settings.
+    """A name on disk for what is made of some objects under the settings of JAX, such as a program.
 
-    None where no programs are kept on disk, or an object cannot be compared with objects of another process.
+    None where nothing is kept on disk, or an object cannot be compared with objects of another process.
     """
     if usable_folder() is None:
         return None
@@ -197,6 +191,19 @@ def lasting_name(*things: Any) -> str | None:
         return lasting_key(found, of_users=False)
     except NotComparable:
         return None
+
+
+class Graphs(NamedTuple):
+    """PyTensor graphs as an object whose key has other objects in the place of some leaves.
+
+    Attributes
+    ----------
+    outputs : the variables that the graphs compute
+    known : {leaf: the object that replaces it in the key}
+    """
+
+    outputs: list[Variable]
+    known: Mapping[Variable, Hashable]
 
 
 class Walk:
@@ -247,6 +254,8 @@ class Walk:
         """The digest of an object that the walk meets for the first time."""
         if type(thing) in (tuple, list):  # tuples and lists are the most frequent case, and are tried first
             return self.all(type(thing).__name__, *thing)
+        if isinstance(thing, Graphs):
+            return self.graph(thing.outputs, thing.known)
         if isinstance(thing, Op):
             return self._op(thing)
         if isinstance(thing, Type):
@@ -500,14 +509,15 @@ class Walk:
         # an object that cannot be pickled holds something outside of Python, such as a file
         except Exception:
             return self._not_seen(f"a {kind.__module__}.{kind.__qualname__}", thing)
-        own = None if is_named(kind) else self._attributes(thing)
+        plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+        own = self._attributes(thing) if plain or not is_named(kind) else None
         if isinstance(kept, str):
             return self.all("of a library" if is_named(kind) else "named", kind, kept, own)
         make, args, *rest = kept
         state, items, entries = [*rest, None, None, None][:3]
-        plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
-        if own is not None and plain:
-            # The state that `pickle` would keep of a plain object is its attributes, which the digest has.
+        if plain:
+            # The state that `pickle` would keep of a plain object is its attributes. The digest has these,
+            # without those that the object computes when they are first asked for.
             state = None
         return self.all("object", kind, own, make, args, state, list(items or ()), list(entries or ()))
 

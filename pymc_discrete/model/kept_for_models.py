@@ -17,12 +17,17 @@ VARIANTS = 8
 
 
 class KeptForModels[T, U]:
-    """Objects that were made for the latest structures of models, such as densities."""
+    """Objects that were made for the latest structures of models, such as densities.
 
-    def __init__(self) -> None:
-        self._kept: Kept[T] = Kept(MODELS)
+    Parameters
+    ----------
+    name : what the objects are, by which they are found in the files of `analyses_on_disk`
+    """
+
+    def __init__(self, name: str):
+        self._kept: Kept[T] = Kept(MODELS, name)
         # {key of a model whose numbers are all inputs: names of the numbers that must be constants}
-        self._fixed: Kept[set[str]] = Kept(MODELS)
+        self._fixed: Kept[set[str]] = Kept(MODELS, f"constants of {name}")
 
     def get(
         self,

@@ -6,7 +6,7 @@ faster than to derive the log density.
 """
 
 from collections.abc import Collection, Hashable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -18,7 +18,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
-from pymc_discrete.model.identity import key_of_graph, key_of_object
+from pymc_discrete.model.identity import Graphs, key_of_object
 from pymc_discrete.model.in_tensors import in_tensors
 from pymc_discrete.structure.numbers import NUMBER, Number
 from pymc_discrete.structure.rebuild import rebuild
@@ -79,6 +79,14 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     ----------
     fixed : names of numbers whose values become a part of the key; None means all numbers
     """
+    content, numbers, leaves = content_of(model, fixed)
+    return Structure(key_of_object(content), numbers, leaves)
+
+
+def content_of(
+    model: pm.Model, fixed: Collection[str] | None = ()
+) -> tuple[list[Any], dict[str, np.ndarray], dict[Variable, str]]:
+    """The objects of which the key of `structure_of` is made, and the numbers and leaves of the structure."""
     rvs = list(model.rvs_to_values)
     made = [*rvs, *model.potentials, *model.deterministics]
     known: dict[Variable, Hashable] = {value: ("value", n) for n, value in enumerate(model.value_vars)}
@@ -93,8 +101,7 @@ def structure_of(model: pm.Model, fixed: Collection[str] | None = ()) -> Structu
     groups = (made, values, model.free_RVs, model.observed_RVs, model.value_vars)
     names = [[str(v.name) for v in group] for group in groups]
     transforms = [model.rvs_to_transforms.get(rv) for rv in rvs]
-    key = (key_of_graph([*made, *values], known), key_of_object([names, transforms]))
-    return Structure(key, numbers, leaves)
+    return [Graphs([*made, *values], known), names, transforms], numbers, leaves
 
 
 # An array with a larger element is a part of the key of a program, and no argument of the program: the size

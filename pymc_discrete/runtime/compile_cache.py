@@ -22,8 +22,9 @@ _log = logging.getLogger("pymc.discrete")
 
 SETTING = "PYMC_DISCRETE_CACHE"
 LIMIT = 2**30  # the most bytes that the files in the cache folder may have together
-# the ends of the names of JAX's files, and of the files of `programs_on_disk`
-ENDINGS = ("-cache", "-program")
+# the ends of the names of the files of `programs_on_disk` and of `model/analyses_on_disk.py`
+PROGRAM, ANALYSES = "-program", "-analyses"
+ENDINGS = ("-cache", PROGRAM, ANALYSES)  # and of JAX's own files: the files that `trim` may delete
 SHORTEST_COMPILATION = 0.1  # seconds; a program that compiles in less time is not written
 DEFAULT_SHORTEST = 1.0  # JAX's default for the shortest compilation whose program is written, in seconds
 

@@ -6,12 +6,10 @@ of, see `Program.lasting_name`.
 """
 
 import functools
-import hashlib
 import logging
 import os
 import pickle
 import platform
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -25,16 +23,14 @@ import numpy as np
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 from jax.extend.mlir import ir
 
-from pymc_discrete.runtime.compile_cache import ENDINGS, usable_folder
+from pymc_discrete.runtime.checked_files import CHECKSUM, checksum_of, read_checked, write_checked
+from pymc_discrete.runtime.compile_cache import PROGRAM, usable_folder
 from pymc_discrete.runtime.jax_settings import lower, settings_now
 
 _log = logging.getLogger("pymc.discrete")
 
 PACKAGE = str(Path(__file__).parents[1])
 LIBRARIES = ("blackjax", "jax", "jaxlib", "numpy", "pymc", "pymc-discrete", "pytensor", "scipy")
-# A file begins with these bytes; the checksum of the file's contents follows, and then the contents.
-HEADER = b"pymc-discrete program 1\n"
-CHECKSUM = 32  # the number of bytes of the checksum
 # An option of XLA (how many threads share a compilation) with a value that nobody else uses. With this option
 # a program is compiled anew, since JAX's own cache has no program that was compiled with it.
 OTHERWISE = {"xla_cpu_parallel_codegen_split_count": 31}
@@ -159,7 +155,7 @@ class KeptOnDisk:
         elsewhere = any(isinstance(a, jax.Array) and a.devices() != {device} for a in leaves)
         if elsewhere or device.platform != "cpu" or any(settings_now()[1:]):
             return self._function
-        if (kept := read(name)) and (program := load(name, kept, [device])):
+        if (kept := read_checked(name, PROGRAM)) and (program := load(name, kept, [device])):
             return program
         to_compile, arrays = lower(self._function, self._level, args)
         result, anew = compiled(to_compile)
@@ -175,31 +171,8 @@ def name_of(name: str, arguments: str) -> str:
     return checksum_of(f"{name} {arguments}".encode()).hex()[:CHECKSUM]
 
 
-def program_file(name: str) -> Path | None:
-    """The file of the program with the given name; None if no programs are kept on disk."""
-    folder = usable_folder()
-    return folder and folder / f"{name}{ENDINGS[1]}"
-
-
-def read(name: str) -> bytes | None:
-    """The bytes that `write` has written for a name; None where there are none, or the file is damaged."""
-    path = program_file(name)
-    if path is None:
-        return None
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    start = len(HEADER) + CHECKSUM
-    given, kept = content[len(HEADER) : start], content[start:]
-    if not content.startswith(HEADER) or given != checksum_of(kept):
-        _log.debug(f"{path} is damaged, and is made anew.")
-        return None
-    return kept
-
-
 def load(name: str, kept: bytes, devices: Sequence[jax.Device]) -> Callable | None:
-    """The compiled program in the bytes that `read` returned; None where it cannot be used.
+    """The compiled program in the content of a file; None where it cannot be used.
 
     Parameters
     ----------
@@ -226,10 +199,8 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
     anew : whether the program was compiled in this process. A program that JAX has found in its cache cannot
         be written, since XLA leaves out some of its functions: it is compiled once more.
     """
-    path = program_file(name)
-    if path is None:
+    if usable_folder() is None:
         return
-    new = None
     try:
         calls = libraries_called(lowered)
         if not all(call.startswith(LAPACK) for call in calls):
@@ -238,18 +209,6 @@ def write(name: str, lowered: jax.stages.Lowered, program: jax.stages.Compiled, 
             program, anew = compiled(lowered, OTHERWISE)
         if not anew:
             return
-        kept = pickle.dumps((name, calls, *serialize(program)))
-        # The file is renamed at the end, so that another process finds the whole file or none.
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            new = file.name
-            file.write(HEADER + checksum_of(kept) + kept)
-        os.replace(new, path)
+        write_checked(name, PROGRAM, pickle.dumps((name, calls, *serialize(program))))
     except Exception as error:  # the disk may be full, or the program may be one that cannot be written
         _log.debug(f"The program {name} is not kept on disk: {error!r}")
-        if new is not None:
-            with suppress(OSError):
-                Path(new).unlink()
-
-
-def checksum_of(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=CHECKSUM).digest()

@@ -28,6 +28,7 @@ from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.starts import by_name, check_initvals, check_supports
 from pymc_discrete.engine.storage import Checkpoint, Memory
 from pymc_discrete.engine.summed import SummedBlock
+from pymc_discrete.model.analyses_on_disk import analyses_kept
 from pymc_discrete.model.blocks import model_of
 from pymc_discrete.model.support import partitions_of
 from pymc_discrete.model.without_jax import all_in_jax
@@ -240,6 +241,7 @@ def sample(
         folder_held(checkpoint) if checkpoint is not None and writes else nullcontext(),
         precision(dtype),
         all_in_jax(),
+        analyses_kept(model),
     ):
         planned = PlannedRun.of(
             model, step, collapse, replicas, tune, target_accept, nuts, var_names, of_idata

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Variable
 from pymc_discrete.differences.density import ModelDensity
 from pymc_discrete.differences.plan import Plan
 from pymc_discrete.model.untouched import Untouched
+from pymc_discrete.runtime.compiled import Programs
 from pymc_discrete.runtime.model_settings import width_of_models
 from pymc_discrete.space.space import Space
 from pymc_discrete.space.space import Variable as Sites
@@ -60,7 +61,7 @@ def softened(density: ModelDensity) -> ModelDensity:
     parts = [(name, part) for name, term in graph.terms for part in all_summands(term, graph)]
     terms = [(name, without_impossible(part, share, penalty)) for name, part in parts if has_floats(part)]
     soft = copy.copy(density)
-    soft.__dict__ = {k: a for k, a in soft.__dict__.items() if k not in COMPUTED} | {"_programs": {}}
+    soft.__dict__ = {k: a for k, a in soft.__dict__.items() if k not in COMPUTED} | {"_programs": Programs()}
     soft.graph = replace(
         graph,
         others=[*graph.others, share, penalty],

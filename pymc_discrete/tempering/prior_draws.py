@@ -222,4 +222,4 @@ def transformed_value(model: pm.Model, rv: Variable) -> Variable:
     return rv if transform is None else transform.forward(rv, *rv.owner.inputs)
 
 
-_kept: KeptForModels[PriorDraws, Any] = KeptForModels()
+_kept: KeptForModels[PriorDraws, Any] = KeptForModels("draws of priors")

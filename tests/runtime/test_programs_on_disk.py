@@ -19,9 +19,10 @@ import pymc_discrete as pmd
 from pymc_discrete.engine.program import Program
 from pymc_discrete.model.identity import EXPECTED, of_known_version
 from pymc_discrete.runtime import programs_on_disk
-from pymc_discrete.runtime.compile_cache import ENDINGS, SETTING, folder
+from pymc_discrete.runtime.checked_files import CHECKSUM, HEADER, checksum_of, read_checked
+from pymc_discrete.runtime.compile_cache import PROGRAM, SETTING, folder
 from pymc_discrete.runtime.jax_settings import REPEATED, jitted
-from pymc_discrete.runtime.programs_on_disk import CHECKSUM, HEADER, KeptOnDisk, checksum_of, under_name
+from pymc_discrete.runtime.programs_on_disk import KeptOnDisk, under_name
 from tests.tools.processes import output_of, start_python
 from tests.tools.running import QUIET
 
@@ -76,7 +77,7 @@ def kept(tmp_path, monkeypatch):
 
 
 def files():
-    return sorted(folder().glob(f"*{ENDINGS[1]}"))
+    return sorted(folder().glob(f"*{PROGRAM}"))
 
 
 def written(function, *args):
@@ -129,7 +130,7 @@ def test_a_damaged_file_is_made_anew(kept, damaged):
     file.write_bytes(damaged(whole))
     assert written(kept(twice), 3.0) == 7.0
     assert file.read_bytes()[: len(HEADER)] == HEADER
-    assert programs_on_disk.read(file.name.removesuffix(ENDINGS[1])) is not None
+    assert read_checked(file.name.removesuffix(PROGRAM), PROGRAM) is not None
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -206,7 +207,7 @@ def test_two_that_write_the_same_file_at_once(kept, monkeypatch):
     assert written(kept(twice), 3.0) == 7.0  # nothing is on disk yet
     (file,) = files()
     assert not [other for other in folder().iterdir() if other.is_file() and other != file]
-    assert programs_on_disk.read(file.name.removesuffix(ENDINGS[1])) is not None
+    assert read_checked(file.name.removesuffix(PROGRAM), PROGRAM) is not None
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
