@@ -28,6 +28,7 @@ from pymc_discrete.engine.shares import RunningChains
 from pymc_discrete.engine.source import NUTS, STANDS_IN, ChainOrder, Chunk, Handed
 from pymc_discrete.engine.starts import Around, starts_of_chains
 from pymc_discrete.engine.storage import on_host
+from pymc_discrete.model.analyses_on_disk import analyses_kept
 from pymc_discrete.model.blocks import CONTINUOUS, free
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.structure_of_model import Snapshot
@@ -192,16 +193,17 @@ class Engines:
             if key not in self._made:
                 others = [str(v.name) for v in self.model.value_vars if v.name not in self.moved]
                 fixed = [*others, *left]
-                self._made[key] = Engine(
-                    self.model,
-                    self.steps,
-                    self.summed,
-                    fixed,
-                    tune,
-                    self._of_nuts,
-                    self._instead,
-                    self._replicas,
-                )
+                with analyses_kept(self.model):
+                    self._made[key] = Engine(
+                        self.model,
+                        self.steps,
+                        self.summed,
+                        fixed,
+                        tune,
+                        self._of_nuts,
+                        self._instead,
+                        self._replicas,
+                    )
             return self._made[key]
 
 

@@ -11,12 +11,14 @@ Models with functions of the user have no such file, since nobody knows what the
 
 import io
 import logging
+import pickle
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import cloudpickle
+import jax
 import pymc as pm
 import pytensor
 
@@ -105,10 +107,19 @@ def write_analyses(name: str, before: dict[tuple[str, Hashable], Any], used: Use
     try:
         with collection_paused():
             # a list, since the hashes of a dictionary's keys would be computed before all is unpickled
-            cloudpickle.dump((name, [*before.items()]), file)
+            Pickler(file).dump((name, [*before.items()]))
         write_checked(name, ANALYSES, file.getvalue())
     except Exception as error:  # the disk may be full, or an object may be one that cannot be pickled
         _log.debug(f"The analyses {name} are not kept on disk: {error!r}")
+
+
+class Pickler(cloudpickle.Pickler):
+    """Refuses arrays of JAX: to read one would start JAX, which may hang in a process that was forked."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, jax.Array):
+            raise pickle.PicklingError("an array of JAX")
+        return super().reducer_override(thing)
 
 
 class Bounded(io.BytesIO):

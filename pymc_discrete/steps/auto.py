@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pymc as pm
 import pytensor
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
@@ -12,6 +13,7 @@ from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep
 from pymc_discrete.collapse import choice
 from pymc_discrete.collapse.integrated import chosen_coefficients as chosen_coefficients
 from pymc_discrete.engine.nuts_options import OfNuts
+from pymc_discrete.model.analyses_on_disk import analyses_kept
 from pymc_discrete.model.blocks import DISCRETE, block_of, free, model_of, value_name
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.support import can_take, reason_refused
@@ -104,20 +106,34 @@ class AutoStep(DiscreteStep):
                 _log.warning(f"AutoStep: no step moves {name!r}, which is {why}.")
         of_nuts = OfNuts.of_step(options.pop("target_accept", 0.8), options.pop("nuts", None))
         replicas = replicas_of(options.pop("temper", False))
+        with analyses_kept(model):
+            made = cls._chosen(model, vars, names, options, of_nuts, replicas is not None)
+        return made if replicas is None else with_replicas(made, replicas)
+
+    @staticmethod
+    def _chosen(
+        model: pm.Model, vars: Any, names: list[str], options: dict[str, Any], of_nuts: OfNuts, tempered: bool
+    ) -> Any:
+        """The step, or several in a `CompoundStep`, for the variables in `names`.
+
+        Parameters
+        ----------
+        vars, options : the arguments of `AutoStep`
+        tempered : whether the chain has replicas
+        """
         asked = options.get("integrate") is not None or any(options.get(o, v) != v for o, v in HOW.items())
         described = DescribedModel(model, options.get("initial_point"))
         first = None
         if vars is None and not asked:
-            first = not_sampled(described, names, options, of_nuts, replicas is not None)
+            first = not_sampled(described, names, options, of_nuts, tempered)
         left = names if first is None else [name for name in names if name not in first.own_variables]
         if first is not None and not left:
-            return first if replicas is None else with_replicas(first, replicas)
+            return first
         others = steps_for(described, left, **options)
         if vars is not None or not options.get("blocked", True):
-            return others if replicas is None else with_replicas(others, replicas)
+            return others
         steps = getattr(others, "methods", [others])
-        made = of_whole_model([*steps, *([] if first is None else [first])], of_nuts)
-        return made if replicas is None else with_replicas(made, replicas)
+        return of_whole_model([*steps, *([] if first is None else [first])], of_nuts)
 
     @classmethod
     def option_names(cls) -> list[str]:

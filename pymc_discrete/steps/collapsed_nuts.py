@@ -19,6 +19,7 @@ from pymc_discrete.collapse.marginal_op import call_from_numba_quietly
 from pymc_discrete.collapse.stretches import FarOut
 from pymc_discrete.differences.continuous import ContinuousDensity
 from pymc_discrete.kernels.random import key_of_words
+from pymc_discrete.model.analyses_on_disk import analyses_kept
 from pymc_discrete.model.blocks import block_of, model_of
 from pymc_discrete.model.in_tensors import values_by_name
 from pymc_discrete.runtime.checks import check_options
@@ -129,7 +130,8 @@ class CollapsedNUTS(NutsInJax):
         self.options = {"target_accept": target_accept, "max_treedepth": max_treedepth}
         self.tune, self._draws, self._last = True, 0, {}
         self._move_only(self._continuous)
-        with model_settings():  # this raises an error for variables that cannot be summed out
+        # this raises an error for variables that cannot be summed out
+        with model_settings(), analyses_kept(self.model):
             parts = self.collapsed.parts()
         if parts:
             _log.info(parts)

@@ -31,6 +31,7 @@ from pymc_discrete.kernels.method import Method
 from pymc_discrete.kernels.random import key_of_words
 from pymc_discrete.kernels.settle import settle
 from pymc_discrete.kernels.tuning import Learned, Tuner, one_pass
+from pymc_discrete.model.analyses_on_disk import analyses_kept
 from pymc_discrete.model.described import DescribedModel
 from pymc_discrete.model.in_32_bits import check_in_32_bits
 from pymc_discrete.model.in_tensors import values_by_name
@@ -215,6 +216,24 @@ class DiscreteStep(JaxStep):
         self.asked_transitions, self.start = transitions, start
         if _target is not None:
             self.target = _target
+        with analyses_kept(self.model):
+            self._look_at_density()
+        if not self.shared and self.blocked:
+            by_nuts = moved_in_jax(self.model) if vars is None or self._is_whole() else None
+            if by_nuts is not None:
+                self.draw_ahead([name for name in by_nuts if name not in self.own_variables], of_nuts)
+        if of_nuts != OfNuts() and not self.by_nuts:
+            raise ValueError(
+                f"target_accept= and nuts= of {type(self).__name__} are for the continuous variables that it "
+                "moves by NUTS where it is not given vars, and it moves none. Leave them out, or pass "
+                "target_accept= to pm.sample, whose NUTS moves the others."
+            )
+        self._reset()
+        if self.method.bias is not None:
+            warnings.warn(self.method.bias, UserWarning, stacklevel=2)
+
+    def _look_at_density(self) -> None:
+        """Refuse a density that the step cannot sample, and log how the step moves its variables."""
         self.check_density()
         for name, text in self.density.graph.out_of_bounds:
             if name in partitions_of(self.model):
@@ -233,19 +252,6 @@ class DiscreteStep(JaxStep):
             }
         ):
             _log.info(f"{type(self).__name__}: {shown(names)}: {text}")
-        if not self.shared and self.blocked:
-            by_nuts = moved_in_jax(self.model) if vars is None or self._is_whole() else None
-            if by_nuts is not None:
-                self.draw_ahead([name for name in by_nuts if name not in self.own_variables], of_nuts)
-        if of_nuts != OfNuts() and not self.by_nuts:
-            raise ValueError(
-                f"target_accept= and nuts= of {type(self).__name__} are for the continuous variables that it "
-                "moves by NUTS where it is not given vars, and it moves none. Leave them out, or pass "
-                "target_accept= to pm.sample, whose NUTS moves the others."
-            )
-        self._reset()
-        if self.method.bias is not None:
-            warnings.warn(self.method.bias, UserWarning, stacklevel=2)
 
     @classmethod
     def option_names(cls) -> list[str]:
