@@ -8,7 +8,7 @@ draws are enough; one, "before", has the package of CHECKOUT, a folder with anot
 "cold" begins without compiled programs on disk; "warm" has those that the one before left there. The last
 three call pmd.sample three times: at first, again, and with other data of the same shapes. Two more, "short,
 cold" and "short, warm", make three calls of 20 + 20 draws, which are shown in units of the time that a fresh
-process takes to import PyMC.
+process takes to import PyMC; with --before so do two with the other commit's package.
 
 Of a peer the draws of a short run are measured; the seconds to 1,000 effective draws are those before its
 first draw, and those that so many draws take at its rate.
@@ -203,6 +203,7 @@ PEERS = {
     "NumPyro": lambda name: in_numpyro(SPECS[name]),
 }
 SHORT_ROWS = ("short, cold", "short, warm")
+BEFORE = "before, "  # of the names of rows in which the package is that of another commit
 
 
 def answer(before, summaries, sampling):
@@ -228,11 +229,12 @@ def rows(args, records):
     for model in args.models:
         with tempfile.TemporaryDirectory() as folder, harness.empty_pytensor_cache() as env:
             for stage in SHORT_ROWS:
-                if stage in args.samplers:
-                    yield harness.Row(
-                        {"model": model, "sampler": stage, "draws": SHORT["draws"]},
-                        env | used(folder, "short"),
-                    )
+                for before in ("", BEFORE) if args.before else ("",):
+                    if stage in args.samplers:
+                        yield harness.Row(
+                            {"model": model, "sampler": before + stage, "draws": SHORT["draws"]},
+                            env | used(folder, before + "short"),
+                        )
             yield from ours(args, records, model, env | used(folder, "long"))
             for peer in PEERS:
                 if peer in args.samplers:
@@ -263,13 +265,13 @@ def ours(args, records, model, env):
 def measure(args, model, sampler, draws):
     if sampler in PEERS:
         return answer(*PEERS[sampler](model))
-    if sampler in SHORT_ROWS:
+    if sampler.startswith("before"):
+        sys.path.insert(0, str(args.before))
+    if sampler.endswith(SHORT_ROWS):
         return short_calls(SPECS[model])
     if sampler == "enough":
         found = enough(SPECS[model])
         return {"enough": found["draws"], "ess": found["ess"]}
-    if sampler == "before":
-        sys.path.insert(0, str(args.before))
     return calls(SPECS[model], draws)
 
 
@@ -278,7 +280,7 @@ def progress(r):
         return f"{r['enough']} draws per chain"
     if r["sampler"] in PEERS:
         return f"first draw {r['first_draw']:.2f} s, all {r['seconds']:.2f} s, ESS {r['min_ess']:.0f}"
-    if r["sampler"] in SHORT_ROWS:
+    if r["sampler"].endswith(SHORT_ROWS):
         return ", ".join(f"{call}: {r[call]['seconds']:.2f} s" for call in CALLS)
     return "; ".join(f"{call}: {r[call]['first_draw']:.2f}, {r[call]['seconds']:.2f} s" for call in CALLS)
 
@@ -309,6 +311,9 @@ def markdown(args, records):
     of = {model: [r for r in records if r["model"] == model] for model in models}
     titles = {"first_draw": "Seconds to the first draw", "seconds": f"Seconds to {WANTED:,} effective draws"}
     lines = ["# From the call to the answer", "", *harness.origins(records), ""]
+    short = [row for model in models for row in in_units(model, of[model])]
+    if not any(seconds_of(of[model]) for model in models):  # only short calls were made
+        titles = {}
     for key, title in titles.items():
         cells = [
             [model, *(number(found[c][key]) if c in found else "-" for c in columns[1:])]
@@ -316,9 +321,11 @@ def markdown(args, records):
             for found in [seconds_of(of[model])]
         ]
         lines += [f"## {title}", "", *harness.table(columns, cells), ""]
-    lines += ["## Draws", "", *harness.table(DRAWS_COLUMNS, list(filter(None, map(draws_of, of.values()))))]
-    lines += ["", *(line for model in models for line in notes(model, of[model])), "", FOOTNOTE]
-    short = [row for model in models for row in in_units(model, of[model])]
+    if titles:
+        lines += ["## Draws", ""]
+        lines += [*harness.table(DRAWS_COLUMNS, list(filter(None, map(draws_of, of.values())))), ""]
+    lines += [line for model in models for line in notes(model, of[model])]
+    lines += ["", FOOTNOTE] if titles else []
     if short:
         lines += ["", f"## Calls of {SHORT['tune']} + {SHORT['draws']} draws, in units of `import pymc`", ""]
         lines += [*harness.table(UNIT_COLUMNS, short), "", FOOTNOTE_OF_UNITS]
@@ -326,7 +333,8 @@ def markdown(args, records):
 
 
 UNIT_COLUMNS = [
-    "model", "import pymc, s", "cold", "second process", "of which imports", "again", "other data"
+    "model", "import pymc, s", "cold", "second process", "of which imports", "again", "other data",
+    "before: cold", "second process", "again", "other data",
 ]  # fmt: skip
 
 
@@ -335,16 +343,23 @@ def in_units(model, records):
     ok = {r["sampler"]: r for r in records if r["status"] == "ok"}
     if not set(SHORT_ROWS) <= set(ok):
         return
-    both = [ok[name] for name in SHORT_ROWS]
-    unit, importing = (min(r[key] for r in both) for key in ("pymc_seconds", "import_seconds"))
-    first, second = (importing + r["first"]["seconds"] for r in both)
-    later = (both[1][call]["seconds"] for call in CALLS[1:])
-    yield [
-        model,
-        f"{unit:.2f}",
-        *(f"{s / unit:.1f}" for s in (first, second, importing)),
-        *(f"{s / unit:.2f}" for s in later),
-    ]
+    unit = min(ok[name]["pymc_seconds"] for name in SHORT_ROWS)
+    (first, second, importing), later = short_seconds([ok[name] for name in SHORT_ROWS])
+    cells = [*(f"{s / unit:.1f}" for s in (first, second, importing)), *(f"{s / unit:.2f}" for s in later)]
+    earlier = [ok[BEFORE + name] for name in SHORT_ROWS if BEFORE + name in ok]
+    if len(earlier) == len(SHORT_ROWS):
+        (first, second, _), later = short_seconds(earlier)
+        cells += [*(f"{s / unit:.1f}" for s in (first, second)), *(f"{s / unit:.2f}" for s in later)]
+    else:
+        cells += ["-"] * (len(UNIT_COLUMNS) - len(cells) - 2)
+    yield [model, f"{unit:.2f}", *cells]
+
+
+def short_seconds(both):
+    """(cold, in a second process, of which imports), (again, with other data), in seconds."""
+    importing = min(r["import_seconds"] for r in both)
+    later = [both[1][call]["seconds"] for call in CALLS[1:]]
+    return (*(importing + r["first"]["seconds"] for r in both), importing), later
 
 
 DRAWS_COLUMNS = [
@@ -393,7 +408,8 @@ FOOTNOTE = f"""- {CHAINS} chains each; tuning as in the other benchmarks. Until 
 - JAGS: the better of with and without its module glm; processor seconds, without the output of draws.
 - Importing is not counted, but in the table of short calls."""
 
-FOOTNOTE_OF_UNITS = """- The first two with what this package imports after PyMC; all until the return.
+FOOTNOTE_OF_UNITS = """- "cold" and "second process" with what this package imports after PyMC; all until the
+  return.
 - The unit is the shortest of six imports in fresh processes, as is what is imported after it."""
 
 
