@@ -20,9 +20,10 @@ from pytensor.graph.basic import Variable
 
 from pymc_discrete.integrals.logistic import LOGISTIC
 from pymc_discrete.integrals.probit import ORDERED_PROBIT, PROBIT
-from pymc_discrete.model.structure_of_model import MadeModel
+from pymc_discrete.model.structure_of_model import MadeModel, key_of_model
 from pymc_discrete.model.unread import is_read
 from pymc_discrete.runtime.names import shown
+from pymc_discrete.runtime.reuse import MODELS, Kept
 from pymc_discrete.structure.analysis import directly_read
 from pymc_discrete.structure.logp_graph import AUXILIARY
 from pymc_discrete.structure.numbers import NUMBER
@@ -161,6 +162,10 @@ class AugmentedModel(NamedTuple):
         )
 
 
+# {(key of a model, names of variables): whether the model has such likelihoods of these variables}
+_any: Kept[bool] = Kept(MODELS, "whether likelihoods have quadratic forms")
+
+
 def augmented(model: pm.Model, names: Collection[str] | None = None) -> AugmentedModel | None:
     """The model with a quadratic form in place of each logistic or probit likelihood whose predictor reads
     one of some variables; None if there is no such likelihood.
@@ -169,6 +174,15 @@ def augmented(model: pm.Model, names: Collection[str] | None = None) -> Augmente
     ----------
     names : the names of value variables; by default all
     """
+    asked = (key_of_model(model), None if names is None else tuple(sorted(names)))
+    # Most models have no such likelihood, and to see that takes long.
+    if not _any.get(asked, lambda: bool(likelihoods_in(model, names))):
+        return None
+    return with_quadratic_forms(model, likelihoods_in(model, names))
+
+
+def likelihoods_in(model: pm.Model, names: Collection[str] | None) -> list[tuple[Variable, str, Variable]]:
+    """[(observed variable, kind, predictor)] of the likelihoods of `augmented`."""
     random = list(model.basic_RVs)
     read = {rv for rv, value in model.rvs_to_values.items() if names is None or value.name in names}
     found = []
@@ -176,7 +190,7 @@ def augmented(model: pm.Model, names: Collection[str] | None = None) -> Augmente
         of = kind_and_predictor(rv, random)
         if of is not None and not is_read(rv, model) and read & {*directly_read([of[1]], random)}:
             found.append((rv, *of))
-    return with_quadratic_forms(model, found) if found else None
+    return found
 
 
 def refuse_outside_of_program(names: Collection[str], inputs: Collection[str]) -> None:

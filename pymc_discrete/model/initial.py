@@ -12,15 +12,33 @@ from pytensor.compile import mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.model.structure_of_model import key_of_model
+from pymc_discrete.runtime.reuse import MODELS, Kept
+
+_kept: Kept[dict[str, np.ndarray]] = Kept(MODELS, "initial points")
+
 
 def point_of(model: pm.Model) -> dict[str, np.ndarray]:
     """`model.initial_point()`, also for models with long chains of variables, see `for_long_chains`.
+
+    PyMC compiles a function for each call, so the point is kept where starting values are numbers, and not
+    random or computed from other variables.
 
     Raises
     ------
     ValueError
         If PyMC cannot write the starting value of a variable, such as a batch of `DiscreteMarkovChain`s.
     """
+    given = [model.rvs_to_initial_values.get(rv) for rv in model.free_RVs]
+    if not all(value is None or isinstance(value, int | float | np.ndarray | np.generic) for value in given):
+        return made_point(model)
+    kept = _kept.get((key_of_model(model), key_of_object(given)), lambda: made_point(model))
+    return {name: np.array(value) for name, value in kept.items()}
+
+
+def made_point(model: pm.Model) -> dict[str, np.ndarray]:
+    """The point of `point_of`, made by PyMC."""
     try:
         with for_long_chains(model):
             return model.initial_point()
