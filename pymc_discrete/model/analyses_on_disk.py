@@ -108,7 +108,7 @@ def write_analyses(name: str, before: dict[tuple[str, Hashable], Any], used: Use
         with collection_paused():
             # a list, since the hashes of a dictionary's keys would be computed before all is unpickled
             Pickler(file).dump((name, [*before.items()]))
-        write_checked(name, ANALYSES, file.getvalue())
+        write_checked(name, ANALYSES, file.getbuffer())
     except Exception as error:  # the disk may be full, or an object may be one that cannot be pickled
         _log.debug(f"The analyses {name} are not kept on disk: {error!r}")
 

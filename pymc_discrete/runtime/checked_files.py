@@ -16,7 +16,7 @@ HEADER = b"pymc-discrete 2\n"
 CHECKSUM = 32  # the number of bytes of the checksum
 
 
-def checksum_of(content: bytes) -> bytes:
+def checksum_of(content: bytes | memoryview) -> bytes:
     return hashlib.blake2b(content, digest_size=CHECKSUM).digest()
 
 
@@ -32,18 +32,17 @@ def read_checked(name: str, ending: str) -> bytes | None:
     if path is None:
         return None
     try:
-        file = path.read_bytes()
+        with path.open("rb") as file:
+            header, given, content = file.read(len(HEADER)), file.read(CHECKSUM), file.read()
     except OSError:
         return None
-    start = len(HEADER) + CHECKSUM
-    given, content = file[len(HEADER) : start], file[start:]
-    if not file.startswith(HEADER) or given != checksum_of(content):
+    if header != HEADER or given != checksum_of(content):
         _log.debug(f"{path} is damaged, and is made anew.")
         return None
     return content
 
 
-def write_checked(name: str, ending: str, content: bytes) -> None:
+def write_checked(name: str, ending: str, content: bytes | memoryview) -> None:
     """Write a file, if files are kept on disk. Another process finds the whole file or none.
 
     Raises
@@ -58,7 +57,8 @@ def write_checked(name: str, ending: str, content: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         new = Path(file.name)
         try:
-            file.write(HEADER + checksum_of(content) + content)
+            for part in (HEADER, checksum_of(content), content):  # not in one, since the content may be large
+                file.write(part)
             file.flush()
             os.replace(new, path)
         except BaseException:
