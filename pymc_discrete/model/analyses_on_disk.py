@@ -26,14 +26,14 @@ from pymc_discrete.model.identity import lasting_name
 from pymc_discrete.model.structure_of_model import content_of
 from pymc_discrete.runtime.checked_files import read_checked, write_checked
 from pymc_discrete.runtime.compile_cache import ANALYSES, usable_folder
-from pymc_discrete.runtime.model_settings import width_of_models
+from pymc_discrete.runtime.model_settings import model_settings
 from pymc_discrete.runtime.reuse import Kept, Used, collection_paused, used_here
 
 _log = logging.getLogger("pymc.discrete")
 
 LARGEST_FILE = 2**26  # bytes; a larger file is not written
 MOST_OBJECTS = 128  # of a file, before those of earlier calls are left out
-FILES = 64  # the number of files of which the objects are known, so that these are written again with others
+FILES = 16  # the number of files of which the objects are known, so that these are written again with others
 # the options of PyTensor by which graphs are written and rewritten
 OPTIONS = ("cast_policy", "floatX", "mode", "optimizer", "optimizer_excluding", "optimizer_including")
 
@@ -71,7 +71,8 @@ def name_of_analyses(model: pm.Model) -> str | None:
     if usable_folder() is None:
         return None
     options = [str(getattr(pytensor.config, name)) for name in OPTIONS]
-    return lasting_name(ANALYSES, content_of(model)[0], options, width_of_models())
+    with model_settings():
+        return lasting_name(ANALYSES, content_of(model)[0], options)
 
 
 def load_analyses(name: str) -> dict[tuple[str, Hashable], Any]:
@@ -111,6 +112,7 @@ def write_analyses(name: str, before: dict[tuple[str, Hashable], Any], used: Use
         write_checked(name, ANALYSES, file.getbuffer())
     except Exception as error:  # the disk may be full, or an object may be one that cannot be pickled
         _log.debug(f"The analyses {name} are not kept on disk: {error!r}")
+        before.clear()  # so that the objects, which may be large, are not kept for longer than others
 
 
 class Pickler(cloudpickle.Pickler):
