@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from pymc_discrete.engine.ladder import Ladder
 from pymc_discrete.engine.points import Points
 from pymc_discrete.engine.recorder import Recorder
 from pymc_discrete.kernels.random import key_of, key_of_words
-from pymc_discrete.model.identity import lasting_name
+from pymc_discrete.model.identity import NotComparable, lasting_name
 from pymc_discrete.runtime import programs_on_disk
 from pymc_discrete.runtime.checked_files import read_checked
 from pymc_discrete.runtime.compile_cache import PROGRAM, usable_folder
@@ -140,7 +141,16 @@ class Program:
         recorder, blocks, _, together, settings, counts, ladder = self.key
         shape = self.layout.devices.shape  # the devices themselves are objects of this process
         key = (recorder, blocks, shape, together, *map(str, settings), counts, ladder)
-        return _names.get(key, self.lasting_name)
+        with suppress(NotComparable):
+            return _names.get(key, self._certain_name)
+        return None
+
+    def _certain_name(self) -> str:
+        """The result of `lasting_name`, or an error, so that a key with functions of the user is not kept."""
+        name = self.lasting_name()
+        if name is None:
+            raise NotComparable("the program has no name")
+        return name
 
     def lasting_name(self) -> str | None:
         """A name that no other program has, and that this program has in every process.
@@ -420,7 +430,7 @@ class Compiled:
 
 
 _kept: Kept[Compiled] = Kept(PROGRAMS)
-_names: Kept[str | None] = Kept(PROGRAMS, "names of programs")
+_names: Kept[str] = Kept(PROGRAMS, "names of programs")
 
 
 def in_one(numbers: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -2,11 +2,15 @@
 
 To write the log density of a model, to rewrite it and to choose the steps takes longer than a short run. What
 comes of it is kept in a process by `runtime/reuse.py`. This module writes it to a file, whose name is a
-digest of the model's structure and of all versions, and a later process reads the file before it looks at a
-model of the same structure. Of the objects in the file, the process uses those whose keys are asked for, as
-it uses an object of its own. So a file under a wrong name would be of no use, and would do no harm.
+digest of the model, its data and all versions, and a later process reads the file before it looks at the same
+model. Of the objects in the file, the process uses those whose keys are asked for, as it uses an object of
+its own. So a file under a wrong name would be of no use, and would do no harm.
 
-Models with functions of the user have no such file, since nobody knows what these functions read.
+An object may hold for several data and compute with other rounding than one that was made for the data at
+hand: so data are in the name, and a file has only objects that were made for its model. Then draws are the
+same with the file and without it.
+
+Nothing of the user's code is in a file, since nobody knows what it reads, and reading the file would run it.
 """
 
 import io
@@ -15,6 +19,7 @@ import pickle
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -22,7 +27,7 @@ import jax
 import pymc as pm
 import pytensor
 
-from pymc_discrete.model.identity import lasting_name
+from pymc_discrete.model.identity import is_installed, lasting_name
 from pymc_discrete.model.structure_of_model import content_of
 from pymc_discrete.runtime.checked_files import read_checked, write_checked
 from pymc_discrete.runtime.compile_cache import ANALYSES, usable_folder
@@ -58,21 +63,21 @@ def analyses_kept(model: pm.Model) -> Iterator[None]:
         before = _read.get(name, lambda: load_analyses(name))
         with used_here() as used:
             yield
-        if used.made:
+        if used.made and not used.things.keys() - used.made - before.keys():
             write_analyses(name, before, used)
     finally:
         _inside.reset(token)
 
 
 def name_of_analyses(model: pm.Model) -> str | None:
-    """The name of the file of a model; None where nothing is kept on disk, or the model has functions of the
-    user.
+    """The name of the file of a model with its data; None where nothing is kept on disk, or the model has
+    functions of the user.
     """
     if usable_folder() is None:
         return None
     options = [str(getattr(pytensor.config, name)) for name in OPTIONS]
     with model_settings():
-        return lasting_name(ANALYSES, content_of(model)[0], options)
+        return lasting_name(ANALYSES, content_of(model, None)[0], options)
 
 
 def load_analyses(name: str) -> dict[tuple[str, Hashable], Any]:
@@ -91,12 +96,12 @@ def load_analyses(name: str) -> dict[tuple[str, Hashable], Any]:
             if of != name:
                 return {}
             found = dict(things)
+        for (kept, key), thing in found.items():
+            Kept.add(kept, key, thing)
+        return found
     except Exception as error:  # an object may raise any error when it is unpickled
         _log.debug(f"The analyses {name} on disk cannot be used, and are made anew: {error!r}")
         return {}
-    for (kept, key), thing in found.items():
-        Kept.add(kept, key, thing)
-    return found
 
 
 def write_analyses(name: str, before: dict[tuple[str, Hashable], Any], used: Used) -> None:
@@ -116,11 +121,15 @@ def write_analyses(name: str, before: dict[tuple[str, Hashable], Any], used: Use
 
 
 class Pickler(cloudpickle.Pickler):
-    """Refuses arrays of JAX: to read one would start JAX, which may hang in a process that was forked."""
+    """Refuses arrays of JAX, since to read one would start JAX, which may hang in a process that was forked;
+    and functions and classes of the user.
+    """
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, jax.Array):
             raise pickle.PicklingError("an array of JAX")
+        if isinstance(thing, type | FunctionType) and not is_installed(thing.__module__):
+            raise pickle.PicklingError(f"{thing.__qualname__}, which is the user's")
         return super().reducer_override(thing)
 
 

@@ -18,12 +18,12 @@ class Used:
     Attributes
     ----------
     things : {(name of the dictionary, key): the object}
-    made : whether one of the objects was made in the context
+    made : the names and keys of those objects that were made in the context
     """
 
     def __init__(self) -> None:
         self.things: dict[tuple[str, Hashable], Any] = {}
-        self.made = False
+        self.made: set[tuple[str, Hashable]] = set()
 
 
 _used: ContextVar[Used | None] = ContextVar("used", default=None)
@@ -70,7 +70,8 @@ class Kept[T]:
             made = make()
         self._add(key, made)
         if used is not None:
-            used.things[self.name, key], used.made = made, True
+            used.things[self.name, key] = made
+            used.made.add((self.name, key))
         return made
 
     def _add(self, key: Hashable, thing: T) -> None:

@@ -201,12 +201,42 @@ def test_what_is_too_large_is_not_written(on_disk, monkeypatch):
     assert not [*folder().glob(f"*{ANALYSES}")]
 
 
-def test_what_would_start_jax_when_it_is_read_is_not_written(on_disk):
-    kept = Kept(2, "objects of this test")
-    for made in (np.ones(2), jnp.ones(2)):
+def test_arrays_of_jax_and_functions_of_the_user_are_not_written(on_disk):
+    kept = Kept(3, "objects of this test")
+    for made in (np.ones(2), jnp.ones(2), a_model):
         with analyses_kept(a_model()):
             kept.get(type(made), lambda made=made: made)
         written = [*folder().glob(f"*{ANALYSES}")]
         assert len(written) == isinstance(made, np.ndarray)
         for file in written:
             file.unlink()
+            forget()
+
+
+def test_what_was_made_for_another_model_is_not_written(on_disk):
+    """It may hold for both, and compute with other rounding than what would be made for this one."""
+    kept = Kept(2, "objects of this test")
+    kept.get("of another", list)
+    for names in (["of another", "own"], ["new"], ["own"]):
+        with analyses_kept(a_model()):
+            for name in names:
+                kept.get(name, list)
+        assert bool([*folder().glob(f"*{ANALYSES}")]) == (names != ["of another", "own"])
+
+
+@pytest.mark.slow
+def test_draws_do_not_depend_on_what_is_on_disk_for_other_data(on_disk):
+    """A density for counts of which some are 0 holds for others, too, and rounds otherwise."""
+
+    def of_counts(y):
+        with pm.Model() as model:
+            N = pm.Poisson("N", 6.0, shape=5)
+            pm.Binomial("y", N, pm.Beta("p", 2, 2), observed=np.array(y))
+        forget()
+        return drawn(model)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SETTING, "off")
+        wanted = of_counts([4, 1, 2, 2, 3])
+    of_counts([0, 1, 2, 0, 3])
+    assert of_counts([4, 1, 2, 2, 3]) == wanted

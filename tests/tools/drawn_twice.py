@@ -30,14 +30,14 @@ logging.disable(logging.WARNING)
 made, model_of = [], source({kit!r})
 
 class Noted(reuse.Used):
-    @property
-    def made(self):
-        return self._made
-    @made.setter
-    def made(self, value):
-        self._made = value
-        if value:
-            made.append(next(reversed(self.things))[0])
+    def __init__(self):
+        super().__init__()
+        self.made = Names()
+
+class Names(set):
+    def add(self, name_and_key):
+        super().add(name_and_key)
+        made.append(name_and_key[0])
 
 reuse.Used = Noted
 for seed in range({first}, {first} + {models}):
