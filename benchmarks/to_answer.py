@@ -228,13 +228,14 @@ def options(p):
 def rows(args, records):
     for model in args.models:
         with tempfile.TemporaryDirectory() as folder, harness.empty_pytensor_cache() as env:
-            for stage in SHORT_ROWS:
-                for before in ("", BEFORE) if args.before else ("",):
-                    if stage in args.samplers:
-                        yield harness.Row(
-                            {"model": model, "sampler": before + stage, "draws": SHORT["draws"]},
-                            env | used(folder, before + "short"),
-                        )
+            for before in ("", BEFORE) if args.before else ("",):
+                with harness.empty_pytensor_cache() as own:
+                    for stage in SHORT_ROWS:
+                        if stage in args.samplers:
+                            yield harness.Row(
+                                {"model": model, "sampler": before + stage, "draws": SHORT["draws"]},
+                                own | used(folder, before + "short"),
+                            )
             yield from ours(args, records, model, env | used(folder, "long"))
             for peer in PEERS:
                 if peer in args.samplers:
