@@ -36,7 +36,7 @@ from pymc_discrete.collapse.sums_in_windows import SumsInWindows
 from pymc_discrete.collapse.sums_of_parts import SumsOfParts
 from pymc_discrete.differences.sum_of_parts import ContextOfModel
 from pymc_discrete.kernels.block_gibbs import visits_of
-from pymc_discrete.model.identity import key_of_object
+from pymc_discrete.model.identity import key_of_graph
 from pymc_discrete.model.initial import point_of
 from pymc_discrete.model.structure_of_model import MadeModel, key_of_model
 from pymc_discrete.model.support import deviations
@@ -156,7 +156,7 @@ class Collapsed:
                 self.in_stretches,
                 self.stretched.tobytes(),
                 self.far.tobytes(),
-                key_of_object(read),
+                key_of_graph(read),
             )
 
     def __eq__(self, other: object) -> bool:

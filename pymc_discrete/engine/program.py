@@ -146,7 +146,14 @@ class Program:
         return None
 
     def _certain_name(self) -> str:
-        """The result of `lasting_name`, or an error, so that a key with functions of the user is not kept."""
+        """The result of `lasting_name`.
+
+        Raises
+        ------
+        NotComparable
+            If there is no such name, as with a function of the user in a step. Nothing is then kept under the
+            program's key, which holds that function.
+        """
         name = self.lasting_name()
         if name is None:
             raise NotComparable("the program has no name")

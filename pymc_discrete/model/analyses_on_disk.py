@@ -3,8 +3,8 @@
 To write the log density of a model, to rewrite it and to choose the steps takes longer than a short run. What
 comes of it is kept in a process by `runtime/reuse.py`. This module writes it to a file, whose name is a
 digest of the model, its data and all versions, and a later process reads the file before it looks at the same
-model. Of the objects in the file, the process uses those whose keys are asked for, as it uses an object of
-its own. So a file under a wrong name would be of no use, and would do no harm.
+model. It uses an object of the file where it asks for the object's key, as it uses an object of its own. So
+a file under a wrong name would be of no use, and would do no harm.
 
 An object may hold for several data and compute with other rounding than one that was made for the data at
 hand: so data are in the name, and a file has only objects that were made for its model. Then draws are the
@@ -49,10 +49,10 @@ _read: Kept[dict[tuple[str, Hashable], Any]] = Kept(FILES)
 
 @contextmanager
 def analyses_kept(model: pm.Model) -> Iterator[None]:
-    """A context in which a model is looked at.
+    """A context in which a model is analysed: its density written, its steps chosen.
 
-    What earlier processes have found out about the model is read before, and what is new is written at the
-    end.
+    The file of the model, if an earlier process has written one, is read at the beginning. At the end the
+    objects that were made are added to the file.
     """
     name = None if _inside.get() else name_of_analyses(model)
     if name is None:
@@ -63,7 +63,8 @@ def analyses_kept(model: pm.Model) -> Iterator[None]:
         before = _read.get(name, lambda: load_analyses(name))
         with used_here() as used:
             yield
-        if used.made and not used.things.keys() - used.made - before.keys():
+        of_others = used.things.keys() - used.made - before.keys()  # made outside, maybe for other data
+        if used.made and not of_others:
             write_analyses(name, before, used)
     finally:
         _inside.reset(token)

@@ -68,7 +68,10 @@ class CompiledMethods:
         return programs[name]
 
     def _lasting_name_now(self) -> str | None:
-        """The result of `lasting_name`, found once in all processes; None if nothing is kept on disk."""
+        """The result of `lasting_name` under the present settings of JAX; None if nothing is kept on disk.
+
+        It takes long to find, so it is kept, also in a pickled copy.
+        """
         if usable_folder() is None:
             return None
         settings = (*map(str, settings_now()),)

@@ -186,7 +186,7 @@ def test_a_file_of_another_model_is_not_read(on_disk, made):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_a_disk_that_cannot_be_written_to(on_disk, made, monkeypatch, number):
+def test_a_disk_that_cannot_be_written_to(on_disk, monkeypatch, number):
     def replace(*_):
         raise OSError(number, os.strerror(number))
 
